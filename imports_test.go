@@ -19,7 +19,7 @@ const module = "github.com/skypilot-go/sky"
 // any name.
 var layers = [][]string{
 	{"cmd/sky", "cmd/sky-agent", "examples/gridsearch", "cmd/sky-mount", "cmd/fluffycloud", "test/load", "test/kubernetes/served", "internal/mutate", "internal/testbed", "internal/cloud/*/*fake"},
-	{"test/harness"}, // the binary in worlds of its own, for test/e2e and test/attack
+	{"test/harness"}, // the binary in workstations of its own, for test/e2e and test/attack
 	{"internal/cloud/fakehttp"},
 	{"internal/reference"},
 	{"internal/daemon", "internal/cli"},

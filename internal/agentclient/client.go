@@ -35,7 +35,7 @@ type Client struct {
 	dial    Dialer
 	http    *http.Client
 	trans   *http.Transport
-	turns   bounded.Turns // of what is long
+	sem     bounded.Semaphore // of long answers
 }
 
 // An UnreachableError means that there was no complete answer. Whether the call
@@ -78,7 +78,7 @@ func New(address string, tlsc *tls.Config, dial Dialer) *Client {
 	}
 	tlsc = tlsc.Clone()
 	tlsc.NextProtos = []string{"http/1.1"}
-	c := &Client{address: address, tlsc: tlsc, dial: dial, turns: bounded.NewTurns()}
+	c := &Client{address: address, tlsc: tlsc, dial: dial, sem: bounded.NewSemaphore()}
 	c.trans = &http.Transport{
 		DialTLSContext:      func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) },
 		MaxIdleConnsPerHost: 2,
@@ -96,9 +96,9 @@ func New(address string, tlsc *tls.Config, dial Dialer) *Client {
 // Address is where the agent is.
 func (c *Client) Address() string { return c.address }
 
-// TakeTurns makes the client hold long answers in turns with others, the clients of
-// the other agents of a cluster. It is called before the client is used.
-func (c *Client) TakeTurns(t bounded.Turns) { c.turns = t }
+// Share makes the client take s for long answers, as do the clients of the other
+// agents of a cluster. It is called before the client is used.
+func (c *Client) Share(s bounded.Semaphore) { c.sem = s }
 
 // Close drops idle connections. Streams that are open stay open.
 func (c *Client) Close() { c.trans.CloseIdleConnections() }
@@ -188,7 +188,7 @@ func (c *Client) Events(ctx context.Context, f func(agentapi.Event) error) error
 		return err
 	}
 	defer resp.Body.Close()
-	lines := bounded.NewLines(resp.Body, maxEvent, "an event", c.turns)
+	lines := bounded.NewLines(resp.Body, maxEvent, "an event", c.sem)
 	for p := bounded.NewPace(eventBurst, eventRate); ; {
 		if err := p.Wait(ctx); err != nil {
 			return c.lost(ctx, err)
@@ -305,7 +305,7 @@ func (c *Client) Get(ctx context.Context, route string, q url.Values, out any, p
 // decode reads the whole of an answer. One that is no JSON came from no agent, or
 // not from one that is in order.
 func (c *Client) decode(ctx context.Context, body io.Reader, out any) error {
-	err := c.turns.Message(ctx, body, maxAnswer, "its answer", out)
+	err := c.sem.Message(ctx, body, maxAnswer, "its answer", out)
 	if err == nil {
 		err = check(out)
 	}

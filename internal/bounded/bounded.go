@@ -136,38 +136,38 @@ func Unmarshal(b []byte, what string, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// free is how much of a message is read without waiting for a turn.
+// free is how much of a message is read without taking the semaphore.
 const free = 256 << 10
 
-// Turns let messages longer than 256 KiB be held one at a time, so that who sends
-// many at once makes its reader hold one limit and not one each. The zero value is
-// not ready for use; nil Turns do not wait.
-type Turns chan struct{}
+// A Semaphore lets messages longer than 256 KiB be held one at a time, so that a peer
+// that sends many at once makes its reader hold one limit and not one each. A nil
+// Semaphore does not wait; [NewSemaphore] makes one.
+type Semaphore chan struct{}
 
-// NewTurns makes Turns.
-func NewTurns() Turns { return make(Turns, 1) }
+// NewSemaphore makes a Semaphore that nobody holds.
+func NewSemaphore() Semaphore { return make(Semaphore, 1) }
 
-// take waits for a turn and returns what ends it.
-func (t Turns) take(ctx context.Context) (func(), error) {
-	if t == nil {
+// take waits for the semaphore and returns what releases it.
+func (s Semaphore) take(ctx context.Context) (func(), error) {
+	if s == nil {
 		return func() {}, nil
 	}
 	select {
-	case t <- struct{}{}:
-		return func() { <-t }, nil
+	case s <- struct{}{}:
+		return func() { <-s }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// Message decodes the one JSON value that r holds, in its turn if it is long.
-func (t Turns) Message(ctx context.Context, r io.Reader, most int64, what string, v any) error {
+// Message decodes the one JSON value that r holds; a long one takes the semaphore.
+func (s Semaphore) Message(ctx context.Context, r io.Reader, most int64, what string, v any) error {
 	b, err := io.ReadAll(io.LimitReader(r, min(free, most)))
 	if err != nil {
 		return err
 	}
 	if int64(len(b)) == free {
-		end, err := t.take(ctx)
+		end, err := s.take(ctx)
 		if err != nil {
 			return err
 		}
@@ -196,15 +196,15 @@ func limited(err error, most int64) error {
 
 // Lines decodes a stream of JSON values, one a line.
 type Lines struct {
-	r     *bufio.Reader
-	most  int64
-	what  string
-	turns Turns
+	r    *bufio.Reader
+	most int64
+	what string
+	sem  Semaphore
 }
 
 // NewLines decodes the lines of r, each of at most so many bytes.
-func NewLines(r io.Reader, most int64, what string, turns Turns) *Lines {
-	return &Lines{bufio.NewReaderSize(r, 4<<10), most, what, turns}
+func NewLines(r io.Reader, most int64, what string, sem Semaphore) *Lines {
+	return &Lines{bufio.NewReaderSize(r, 4<<10), most, what, sem}
 }
 
 // Decode decodes the next line that is not empty. At the end of the stream between
@@ -213,15 +213,15 @@ func (l *Lines) Decode(ctx context.Context, v any) error {
 	end := func() {}
 	defer func() { end() }()
 	var line []byte
-	for inTurn := false; ; {
+	for held := false; ; {
 		part, err := l.r.ReadSlice('\n')
 		if int64(len(line)+len(part)) > l.most {
 			return &TooMuchError{What: l.what, Most: l.most}
 		}
-		if !inTurn && len(line)+len(part) > free {
-			inTurn = true
+		if !held && len(line)+len(part) > free {
+			held = true
 			var terr error
-			if end, terr = l.turns.take(ctx); terr != nil {
+			if end, terr = l.sem.take(ctx); terr != nil {
 				end = func() {}
 				return terr
 			}

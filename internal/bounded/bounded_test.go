@@ -50,12 +50,12 @@ func TestNothingIsReadBeyondTheLimit(t *testing.T) {
 		"reader":  func(r io.Reader) error { _, err := io.Copy(io.Discard, Reader(r, most, "it")); return err },
 		"all":     func(r io.Reader) error { _, err := ReadAll(r, most, "it"); return err },
 		"JSON":    func(r io.Reader) error { return JSON(r, most, "it", new(string)) },
-		"message": func(r io.Reader) error { return NewTurns().Message(t.Context(), r, most, "it", new(string)) },
+		"message": func(r io.Reader) error { return NewSemaphore().Message(t.Context(), r, most, "it", new(string)) },
 		"short message": func(r io.Reader) error {
-			return Turns(nil).Message(t.Context(), r, free/2, "it", new(string))
+			return Semaphore(nil).Message(t.Context(), r, free/2, "it", new(string))
 		},
 		"line": func(r io.Reader) error {
-			return NewLines(r, most, "it", NewTurns()).Decode(t.Context(), new(string))
+			return NewLines(r, most, "it", NewSemaphore()).Decode(t.Context(), new(string))
 		},
 		"line reader": func(r io.Reader) error {
 			_, err := io.Copy(io.Discard, LineReadCloser(io.NopCloser(r), most, "it"))
@@ -95,7 +95,7 @@ func TestManySmallObjectsAreRefused(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	long := `{"a":"` + strings.Repeat("x", free) + `"}`
-	l := NewLines(iotest.HalfReader(strings.NewReader("{\"a\":\"1\"}\n\n{\"a\":\"2\"}\r\n"+long+"\n{\"a\":\"4\"}\n{\"a\":")), 1<<20, "it", NewTurns())
+	l := NewLines(iotest.HalfReader(strings.NewReader("{\"a\":\"1\"}\n\n{\"a\":\"2\"}\r\n"+long+"\n{\"a\":\"4\"}\n{\"a\":")), 1<<20, "it", NewSemaphore())
 	var sizes []int
 	for {
 		var v struct{ A string }
@@ -119,26 +119,26 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// The reader whose turn it is holds its message; the others hold what is free.
+// The reader that has the semaphore holds its message; the others hold what is free.
 func TestLongMessagesAreHeldInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := NewTurns()
+		sem := NewSemaphore()
 		r, w := io.Pipe()
 		first := make(chan error, 1)
-		go func() { first <- turns.Message(t.Context(), r, 8<<20, "it", new(string)) }()
+		go func() { first <- sem.Message(t.Context(), r, 8<<20, "it", new(string)) }()
 		if _, err := w.Write([]byte(`"` + strings.Repeat("a", free))); err != nil {
 			t.Fatal(err)
 		}
 		second := &endless{}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := turns.Message(ctx, second, 8<<20, "it", new(string)); !errors.Is(err, context.DeadlineExceeded) || second.n > 2*free {
+		if err := sem.Message(ctx, second, 8<<20, "it", new(string)); !errors.Is(err, context.DeadlineExceeded) || second.n > 2*free {
 			t.Errorf("%v after %d bytes", err, second.n)
 		}
-		if err := NewLines(second, 8<<20, "it", turns).Decode(ctx, new(string)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := NewLines(second, 8<<20, "it", sem).Decode(ctx, new(string)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a line: %v", err)
 		}
-		if err := turns.Message(t.Context(), strings.NewReader(`"short"`), 8<<20, "it", new(string)); err != nil {
+		if err := sem.Message(t.Context(), strings.NewReader(`"short"`), 8<<20, "it", new(string)); err != nil {
 			t.Errorf("what is short waits: %v", err)
 		}
 		w.Write([]byte(`"`))
@@ -146,7 +146,7 @@ func TestLongMessagesAreHeldInTurns(t *testing.T) {
 		if err := <-first; err != nil {
 			t.Error(err)
 		}
-		if err := turns.Message(t.Context(), strings.NewReader(`"`+strings.Repeat("a", free)+`"`), 8<<20, "it", nil); err != nil {
+		if err := sem.Message(t.Context(), strings.NewReader(`"`+strings.Repeat("a", free)+`"`), 8<<20, "it", nil); err != nil {
 			t.Errorf("after the first: %v", err)
 		}
 	})

@@ -14,22 +14,22 @@ import (
 
 // gang is the machines of one incarnation with their agents.
 type gang struct {
-	o       *outside
-	id      cloud.ClusterID
-	ids     []string // machines by rank
-	dead    []bool
-	plan    *plan
-	rng     *rand.Rand
-	cut     bool // nobody reaches the agents
-	watched bool
-	given   bool      // back, because somebody asked for it
-	hung    bool      // it does nothing any more, and its provider calls it running
-	stuck   bool      // only a worker hangs, and the head says that it is silent
-	lied    bool      // the cloud lies about one of the machines at the moment
-	proven  time.Time // when the provider said so
-	run     *run
-	timers  []*time.Timer
-	quiet   time.Time // since when its head says nothing to servers; zero: it does
+	o         *outside
+	id        cloud.ClusterID
+	ids       []string // machines by rank
+	dead      []bool
+	plan      *plan
+	rng       *rand.Rand
+	cut       bool // nobody reaches the agents
+	watched   bool
+	given     bool      // back, because somebody asked for it
+	hung      bool      // it does nothing any more, and its provider calls it running
+	stuck     bool      // only a worker hangs, and the head says that it is silent
+	lied      bool      // the cloud lies about one of the machines at the moment
+	confirmed time.Time // when the provider said so
+	run       *run
+	timers    []*time.Timer
+	quiet     time.Time // since when its head says nothing to servers; zero: it does
 }
 
 // heardLast is when servers heard of the head last.

@@ -17,7 +17,7 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// told is a world and a database of which only what callbacks need is there.
+// told is an environment and a database of which only what callbacks need is there.
 type told struct {
 	environment
 	database

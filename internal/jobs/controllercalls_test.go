@@ -16,13 +16,13 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// slow is a world whose provider takes its time for an answer.
+// slow is an environment whose provider takes its time for an answer.
 type slow struct {
 	environment
 	took time.Duration
 }
 
-func (w slow) Prove(ctx context.Context, a *state.ManagedAttempt) (clusterState, string, error) {
+func (w slow) Confirm(ctx context.Context, a *state.ManagedAttempt) (clusterState, string, error) {
 	sleep(ctx, w.took)
 	return clusterUnknown, "", context.Cause(ctx)
 }
@@ -40,7 +40,7 @@ func TestAProofCountsAtOnceWhileTheProviderIsAsked(t *testing.T) {
 		})
 		time.Sleep(time.Minute) // the agent is silent, and the provider is being asked
 		if got := s.is(); got.Status != api.ManagedRunning {
-			t.Fatalf("%s without a proof", got.Status)
+			t.Fatalf("%s unconfirmed", got.Status)
 		}
 		s.does(func(g *gang) {
 			c := s.records[g.id.Name]
@@ -78,7 +78,7 @@ func TestAnEndWhileTheProviderIsAskedIsSeenAtOnce(t *testing.T) {
 	})
 }
 
-// asking is a world that counts how often an agent is asked to end its job.
+// asking is an environment that counts how often an agent is asked to end its job.
 type asking struct {
 	environment
 	ends *atomic.Int64

@@ -12,7 +12,7 @@ import (
 )
 
 // life is one run of a server. It may die at any call to the database or to
-// the env: before the call, or after it had its effect and before the answer
+// the environment: before the call, or after it had its effect and before the answer
 // is read. The dead touch nothing.
 type life struct {
 	ctx  context.Context // ends with it
@@ -97,49 +97,49 @@ func liveOnly(l *life, f func() error) error {
 	return err
 }
 
-// mortal is the database as a mortal server uses it.
-type mortal struct {
+// crashingDatabase is the database as a server that may die uses it.
+type crashingDatabase struct {
 	managedJobs
 	d database
 	l *life
 }
 
-func (m mortal) Now() time.Time            { return m.d.Now() }
-func (m mortal) ManagedJobs() managedJobs  { return m }
-func (m mortal) Leases() lease.Store       { return mortalLeases{m} }
-func (m mortal) Clusters() *state.Clusters { return m.d.Clusters() }
+func (m crashingDatabase) Now() time.Time            { return m.d.Now() }
+func (m crashingDatabase) ManagedJobs() managedJobs  { return m }
+func (m crashingDatabase) Leases() lease.Store       { return crashingLeases{m} }
+func (m crashingDatabase) Clusters() *state.Clusters { return m.d.Clusters() }
 
-func (m mortal) ManagedSchedules() managedSchedules { return m.d.ManagedSchedules() }
+func (m crashingDatabase) ManagedSchedules() managedSchedules { return m.d.ManagedSchedules() }
 
-func (m mortal) Get(ctx context.Context, id int) (*state.ManagedJob, error) {
+func (m crashingDatabase) Get(ctx context.Context, id int) (*state.ManagedJob, error) {
 	return live(m.l, func() (*state.ManagedJob, error) { return m.d.ManagedJobs().Get(ctx, id) })
 }
 
-func (m mortal) Attempts(ctx context.Context, id int) ([]*state.ManagedAttempt, error) {
+func (m crashingDatabase) Attempts(ctx context.Context, id int) ([]*state.ManagedAttempt, error) {
 	return live(m.l, func() ([]*state.ManagedAttempt, error) { return m.d.ManagedJobs().Attempts(ctx, id) })
 }
 
-func (m mortal) Attempt(ctx context.Context, id, task, n int) (*state.ManagedAttempt, error) {
+func (m crashingDatabase) Attempt(ctx context.Context, id, task, n int) (*state.ManagedAttempt, error) {
 	return live(m.l, func() (*state.ManagedAttempt, error) { return m.d.ManagedJobs().Attempt(ctx, id, task, n) })
 }
 
-func (m mortal) Save(ctx context.Context, c state.ManagedChange) error {
+func (m crashingDatabase) Save(ctx context.Context, c state.ManagedChange) error {
 	return liveOnly(m.l, func() error { return m.d.ManagedJobs().Save(ctx, c) })
 }
 
-func (m mortal) Report(ctx context.Context, id, task, n int, r state.ManagedReport) error {
+func (m crashingDatabase) Report(ctx context.Context, id, task, n int, r state.ManagedReport) error {
 	return liveOnly(m.l, func() error { return m.d.ManagedJobs().Report(ctx, id, task, n, r) })
 }
 
-func (m mortal) Adopt(ctx context.Context, id int, l state.Lease) (*state.ManagedJob, error) {
+func (m crashingDatabase) Adopt(ctx context.Context, id int, l state.Lease) (*state.ManagedJob, error) {
 	return live(m.l, func() (*state.ManagedJob, error) { return m.d.ManagedJobs().Adopt(ctx, id, l) })
 }
 
-func (m mortal) AdoptAll(ctx context.Context, leases map[int]state.Lease) ([]state.ManagedAdopted, error) {
+func (m crashingDatabase) AdoptAll(ctx context.Context, leases map[int]state.Lease) ([]state.ManagedAdopted, error) {
 	return live(m.l, func() ([]state.ManagedAdopted, error) { return m.d.ManagedJobs().AdoptAll(ctx, leases) })
 }
 
-func (m mortal) Next(ctx context.Context) (id, priority int, err error) {
+func (m crashingDatabase) Next(ctx context.Context) (id, priority int, err error) {
 	_, err = poll(m.l, func() (_ struct{}, err error) {
 		id, priority, err = m.d.ManagedJobs().Next(ctx)
 		return struct{}{}, err
@@ -147,33 +147,33 @@ func (m mortal) Next(ctx context.Context) (id, priority int, err error) {
 	return id, priority, err
 }
 
-func (m mortal) Orphans(ctx context.Context, owner string) ([]int, error) {
+func (m crashingDatabase) Orphans(ctx context.Context, owner string) ([]int, error) {
 	return poll(m.l, func() ([]int, error) { return m.d.ManagedJobs().Orphans(ctx, owner) })
 }
 
-func (m mortal) Cancelled(ctx context.Context) (map[int]time.Time, error) {
+func (m crashingDatabase) Cancelled(ctx context.Context) (map[int]time.Time, error) {
 	return poll(m.l, func() (map[int]time.Time, error) { return m.d.ManagedJobs().Cancelled(ctx) })
 }
 
-func (m mortal) FilesInUse(ctx context.Context) (map[string]bool, error) {
+func (m crashingDatabase) FilesInUse(ctx context.Context) (map[string]bool, error) {
 	return poll(m.l, func() (map[string]bool, error) { return m.d.ManagedJobs().FilesInUse(ctx) })
 }
 
-type mortalLeases struct{ mortal }
+type crashingLeases struct{ crashingDatabase }
 
-func (m mortalLeases) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (l state.Lease, got bool, err error) {
+func (m crashingLeases) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (l state.Lease, got bool, err error) {
 	err = liveOnly(m.l, func() (err error) { l, got, err = m.d.Leases().Acquire(ctx, name, owner, ttl); return err })
 	return l, got && err == nil, err
 }
 
-func (m mortalLeases) AcquireAll(ctx context.Context, names []string, owner string, ttl time.Duration) ([]state.Lease, error) {
+func (m crashingLeases) AcquireAll(ctx context.Context, names []string, owner string, ttl time.Duration) ([]state.Lease, error) {
 	return live(m.l, func() ([]state.Lease, error) { return m.d.Leases().AcquireAll(ctx, names, owner, ttl) })
 }
 
-func (m mortalLeases) Release(ctx context.Context, l state.Lease) error {
+func (m crashingLeases) Release(ctx context.Context, l state.Lease) error {
 	return liveOnly(m.l, func() error { return m.d.Leases().Release(ctx, l) })
 }
 
-func (m mortalLeases) Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error) {
+func (m crashingLeases) Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error) {
 	return poll(m.l, func() (map[string]int64, error) { return m.d.Leases().Beat(ctx, prefix, owner, ttl) })
 }

@@ -78,17 +78,17 @@ const (
 
 // observation is what could be found out just now. The zero value is nothing.
 type observation struct {
-	looked  bool
-	cluster clusterState
-	reason  string
-	proven  bool // the provider said so, after the job was looked at
-	failed  bool // the provider was asked and could not tell
-	job     *agentapi.Job
-	noJob   bool      // the agent answers and knows no such job
-	silent  string    // why the agent did not answer, or a worker did not answer it; "": they did, or were not asked
-	since   time.Time // with silent: since when this server has heard nothing
+	looked    bool
+	cluster   clusterState
+	reason    string
+	confirmed bool // the provider said so, after the job was looked at
+	failed    bool // the provider was asked and could not tell
+	job       *agentapi.Job
+	noJob     bool      // the agent answers and knows no such job
+	silent    string    // why the agent did not answer, or a worker did not answer it; "": they did, or were not asked
+	since     time.Time // with silent: since when this server has heard nothing
 
-	weighed  bool      // what the agent said last was read, after the proof if there is one
+	weighed  bool      // what the agent said last was read, after the provider answered, if it did
 	reported bool      // job is that last word: how it ended
 	heard    time.Time // when servers last heard of the agent; zero: unknown
 }
@@ -111,7 +111,7 @@ const (
 	doLaunch  verb = "launch"  // bring its cluster up and submit the job
 	doPause   verb = "pause"   // before the next launch
 	doLook    verb = "look"    // ask the agent
-	doProve   verb = "prove"   // ask the provider
+	doConfirm verb = "confirm" // ask the provider
 	doWeigh   verb = "weigh"   // read what the agent said last
 	doNote    verb = "note"    // write down that the agent fell silent, or answers again
 	doWait    verb = "wait"    // until something happens
@@ -258,22 +258,22 @@ func decideRunning(s situation, now time.Time) action {
 	case o.failed:
 		return action{do: doWait}
 	case o.cluster == clusterBroken:
-		if !o.proven {
-			return action{do: doProve}
+		if !o.confirmed {
+			return action{do: doConfirm}
 		}
 		return lost()
 	case o.noJob && !o.weighed:
 		return action{do: doWeigh}
 	case o.noJob || o.job != nil && o.job.Status.Terminal():
-		if !o.proven { // a machine that goes takes the job with it
-			return action{do: doProve}
+		if !o.confirmed { // a machine that goes takes the job with it
+			return action{do: doConfirm}
 		}
 	case o.silent != "" && !isSilent(s.task):
 		return action{do: doNote, reason: silence(o.silent, now)}
 	case o.silent != "" && !o.weighed:
 		return action{do: doWeigh}
-	case o.silent != "" && !o.proven:
-		return action{do: doProve}
+	case o.silent != "" && !o.confirmed:
+		return action{do: doConfirm}
 	case o.silent != "" && s.patience > 0:
 		if until := o.since.Add(s.patience); now.Before(until) {
 			return action{do: doWait, until: until}

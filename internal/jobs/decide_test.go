@@ -38,9 +38,9 @@ func TestEveryObservationOfARunningJob(t *testing.T) {
 	ends := map[string]outcome{"succeeded": outSucceeded, "failed": outFailed, "setup failed": outSetup, "cut off": outDriver, "cancelled": outStray}
 	for name, j := range jobs {
 		for _, c := range []clusterState{clusterUnknown, clusterUp, clusterBroken, clusterGone} {
-			for _, proven := range []bool{false, true} {
+			for _, confirmed := range []bool{false, true} {
 				for _, failed := range []bool{false, true} {
-					o := observation{looked: true, cluster: c, proven: proven, failed: failed, job: j, weighed: true}
+					o := observation{looked: true, cluster: c, confirmed: confirmed, failed: failed, job: j, weighed: true}
 					got := decide(running(o), noon)
 					want := action{do: doWait}
 					switch {
@@ -49,17 +49,17 @@ func TestEveryObservationOfARunningJob(t *testing.T) {
 					case c == clusterGone:
 						want = action{do: doSettle, outcome: outLost}
 					case failed:
-					case c == clusterBroken && proven:
+					case c == clusterBroken && confirmed:
 						want = action{do: doSettle, outcome: outLost}
 					case c == clusterBroken:
-						want = action{do: doProve}
-					case ends[name] != "" && proven:
+						want = action{do: doConfirm}
+					case ends[name] != "" && confirmed:
 						want = action{do: doSettle, outcome: ends[name]}
 					case ends[name] != "":
-						want = action{do: doProve}
+						want = action{do: doConfirm}
 					}
 					if got.do != want.do || got.outcome != want.outcome {
-						t.Errorf("job %s, cluster %v, proven %v, provider mute %v: %s %s, want %s %s", name, c, proven, failed, got.do, got.outcome, want.do, want.outcome)
+						t.Errorf("job %s, cluster %v, confirmed %v, provider mute %v: %s %s, want %s %s", name, c, confirmed, failed, got.do, got.outcome, want.do, want.outcome)
 					}
 				}
 			}
@@ -72,22 +72,22 @@ func TestEveryObservationOfARunningJob(t *testing.T) {
 		want    action
 	}{
 		{"nothing seen yet", observation{}, "", action{do: doLook}},
-		{"the job is not known there", observation{looked: true, cluster: clusterUp, noJob: true, weighed: true}, "", action{do: doProve}},
-		{"the job is not known there, and the machines run", observation{looked: true, cluster: clusterUp, noJob: true, proven: true, weighed: true}, "", action{do: doSettle, outcome: outDriver}},
+		{"the job is not known there", observation{looked: true, cluster: clusterUp, noJob: true, weighed: true}, "", action{do: doConfirm}},
+		{"the job is not known there, and the machines run", observation{looked: true, cluster: clusterUp, noJob: true, confirmed: true, weighed: true}, "", action{do: doSettle, outcome: outDriver}},
 		{"silence is written down", observation{looked: true, cluster: clusterUp, silent: silent}, "", action{do: doNote, reason: "UNREACHABLE since 2026-03-01 12:00:00 UTC: connection refused"}},
 		{"before the provider is asked, what the agent said last is read", observation{looked: true, cluster: clusterUp, silent: silent}, unreachable + "10:00", action{do: doWeigh}},
 		{"before a job is given up as unknown, too", observation{looked: true, cluster: clusterUp, noJob: true}, "", action{do: doWeigh}},
-		{"before a loss is believed, too", observation{looked: true, cluster: clusterBroken, proven: true}, "", action{do: doWeigh}},
-		{"and when the record is gone", observation{looked: true, cluster: clusterGone, proven: true}, "", action{do: doWeigh}},
-		{"it said that it succeeded", observation{looked: true, cluster: clusterGone, proven: true, weighed: true, reported: true, job: job(api.JobSucceeded, 0)}, "", action{do: doSettle, outcome: outSucceeded}},
-		{"it said that it failed, and nothing speaks for the machine as the cause", observation{looked: true, cluster: clusterGone, proven: true, weighed: true, reported: true, job: job(api.JobFailed, 1)}, "", action{do: doSettle, outcome: outFailed}},
-		{"it said that it was killed, just before the machine went", observation{looked: true, cluster: clusterGone, proven: true, weighed: true, reported: true, job: job(api.JobFailed, 143), heard: noon.Add(-58 * time.Second)}, "", action{do: doSettle, outcome: outLost}},
-		{"it said that it was killed, and was heard of long after", observation{looked: true, cluster: clusterGone, proven: true, weighed: true, reported: true, job: job(api.JobFailed, 143), heard: noon.Add(-20 * time.Second)}, "", action{do: doSettle, outcome: outFailed}},
-		{"it said that it was cancelled", observation{looked: true, cluster: clusterGone, proven: true, weighed: true, reported: true, job: job(api.JobCancelled)}, "", action{do: doSettle, outcome: outLost}},
-		{"then the provider is asked", observation{looked: true, cluster: clusterUp, silent: silent, weighed: true}, unreachable + "10:00", action{do: doProve}},
-		{"the machines run: silence is no reason", observation{looked: true, cluster: clusterUp, silent: silent, proven: true, weighed: true}, unreachable + "10:00", action{do: doWait}},
+		{"before a loss is believed, too", observation{looked: true, cluster: clusterBroken, confirmed: true}, "", action{do: doWeigh}},
+		{"and when the record is gone", observation{looked: true, cluster: clusterGone, confirmed: true}, "", action{do: doWeigh}},
+		{"it said that it succeeded", observation{looked: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobSucceeded, 0)}, "", action{do: doSettle, outcome: outSucceeded}},
+		{"it said that it failed, and nothing speaks for the machine as the cause", observation{looked: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobFailed, 1)}, "", action{do: doSettle, outcome: outFailed}},
+		{"it said that it was killed, just before the machine went", observation{looked: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobFailed, 143), heard: noon.Add(-58 * time.Second)}, "", action{do: doSettle, outcome: outLost}},
+		{"it said that it was killed, and was heard of long after", observation{looked: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobFailed, 143), heard: noon.Add(-20 * time.Second)}, "", action{do: doSettle, outcome: outFailed}},
+		{"it said that it was cancelled", observation{looked: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobCancelled)}, "", action{do: doSettle, outcome: outLost}},
+		{"then the provider is asked", observation{looked: true, cluster: clusterUp, silent: silent, weighed: true}, unreachable + "10:00", action{do: doConfirm}},
+		{"the machines run: silence is no reason", observation{looked: true, cluster: clusterUp, silent: silent, confirmed: true, weighed: true}, unreachable + "10:00", action{do: doWait}},
 		{"nobody can tell", observation{looked: true, cluster: clusterUp, silent: silent, failed: true, weighed: true}, unreachable + "10:00", action{do: doWait}},
-		{"the machines are gone", observation{looked: true, cluster: clusterGone, silent: silent, proven: true, weighed: true}, unreachable + "10:00", action{do: doSettle, outcome: outLost}},
+		{"the machines are gone", observation{looked: true, cluster: clusterGone, silent: silent, confirmed: true, weighed: true}, unreachable + "10:00", action{do: doSettle, outcome: outLost}},
 		{"it is heard of again", observation{looked: true, cluster: clusterUp, job: job(api.JobRunning)}, unreachable + "10:00", action{do: doNote}},
 		{"it ended while nobody heard", observation{looked: true, cluster: clusterUp, job: job(api.JobSucceeded, 0)}, unreachable + "10:00", action{do: doSettle, outcome: outSucceeded}},
 	} {
@@ -235,7 +235,7 @@ func TestForHowLongAFailureIsDoubted(t *testing.T) {
 		{"a job on two nodes is cut off: a peer's loss is seen first", job(api.JobFailedDriver), 2, false, doubtLong, outDriver},
 		{"somebody cancelled it there", job(api.JobCancelled), 1, true, 0, outStray},
 	} {
-		s := running(observation{looked: true, cluster: clusterUp, proven: true, weighed: true, job: tt.job})
+		s := running(observation{looked: true, cluster: clusterUp, confirmed: true, weighed: true, job: tt.job})
 		s.attempt.Offer.Spot, s.attempt.Nodes = tt.spot, tt.nodes
 		ended := unix(tt.job.EndedAt)
 		if tt.doubt > 0 {

@@ -31,8 +31,8 @@ type environment interface {
 	HeardLast(a *state.ManagedAttempt) time.Time
 	// Look finds out what it can without asking the provider.
 	Look(ctx context.Context, a *state.ManagedAttempt) observation
-	// Prove asks the provider about the machines.
-	Prove(ctx context.Context, a *state.ManagedAttempt) (clusterState, string, error)
+	// Confirm asks the provider about the machines.
+	Confirm(ctx context.Context, a *state.ManagedAttempt) (clusterState, string, error)
 	// End asks for the attempt's job to be ended and does not wait: its processes
 	// have grace between TERM and KILL, and its log ends with them. Again it does
 	// nothing more.
@@ -74,24 +74,24 @@ type placed struct {
 // still finds out how the job ended.
 const leakGuard = 60
 
-// onClusters is the real world.
+// onClusters is the environment of real clusters.
 type onClusters struct {
 	store    *state.Store
 	executor *execution.Executor
 	clusters *cluster.Manager
 }
 
-func (w *onClusters) Taken(ctx context.Context, name string, job int) (bool, error) {
-	c, err := w.store.Clusters().Get(ctx, name)
+func (e *onClusters) Taken(ctx context.Context, name string, job int) (bool, error) {
+	c, err := e.store.Clusters().Get(ctx, name)
 	if errors.Is(err, state.ErrNotFound) {
 		return false, nil
 	}
 	return err == nil && c.Holder != state.JobHolder(job), err
 }
 
-func (w *onClusters) Launch(ctx context.Context, l launch) (placed, error) {
+func (e *onClusters) Launch(ctx context.Context, l launch) (placed, error) {
 	if p := execution.ParseProgress(l.attempt.Progress); p.Submitting != "" {
-		if c, err := w.mine(ctx, l.attempt.ClusterName, p.Submitting); err != nil {
+		if c, err := e.mine(ctx, l.attempt.ClusterName, p.Submitting); err != nil {
 			return placed{}, err
 		} else if c == nil {
 			return placed{}, &lostError{"the cluster was gone before its job was seen"}
@@ -99,8 +99,8 @@ func (w *onClusters) Launch(ctx context.Context, l launch) (placed, error) {
 			// It was whole when the job was sent. To wait for room where it was may
 			// take for ever. As long as its machines run, the job may run there,
 			// whether their agents answer or not.
-			s, reason, err := w.prove(ctx, c.Name, c.Hash)
-			if err == nil && (s == clusterGone || s == clusterBroken && !w.clusters.MayRun(ctx, c)) {
+			s, reason, err := e.confirm(ctx, c.Name, c.Hash)
+			if err == nil && (s == clusterGone || s == clusterBroken && !e.clusters.MayRun(ctx, c)) {
 				return placed{}, &lostError{reason}
 			}
 		}
@@ -109,20 +109,20 @@ func (w *onClusters) Launch(ctx context.Context, l launch) (placed, error) {
 		l.held.Replaces = func(jobs []agentapi.Job) []int { return superseded(jobs, l.attempt) }
 		// Now, so that files are not copied under a running program; if its head does
 		// not answer, again before the job is submitted.
-		if c, err := w.store.Clusters().Get(ctx, l.attempt.ClusterName); err == nil && c.EverUp && c.Holder == l.held.Holder {
-			if err := w.clusters.AgentCancel(ctx, c, l.held.Replaces); err != nil {
+		if c, err := e.store.Clusters().Get(ctx, l.attempt.ClusterName); err == nil && c.EverUp && c.Holder == l.held.Holder {
+			if err := e.clusters.AgentCancel(ctx, c, l.held.Replaces); err != nil {
 				fmt.Fprintf(l.call.Out, "The head of cluster %s does not answer: %v\n", c.Name, err)
 			}
 		}
 	}
 	idle := leakGuard
-	res, err := w.executor.LaunchHeld(ctx, l.call, api.LaunchBody{
+	res, err := e.executor.LaunchHeld(ctx, l.call, api.LaunchBody{
 		Task: l.task, ClusterName: l.attempt.ClusterName, IdleMinutesAutostop: &idle, Down: true,
 	}, l.held)
 	if err != nil {
 		return placed{}, err
 	}
-	c, err := w.store.Clusters().Get(ctx, l.attempt.ClusterName)
+	c, err := e.store.Clusters().Get(ctx, l.attempt.ClusterName)
 	if errors.Is(err, state.ErrNotFound) {
 		return placed{}, &lostError{"the cluster was gone as soon as it had its job"}
 	}
@@ -141,47 +141,47 @@ func (w *onClusters) Launch(ctx context.Context, l launch) (placed, error) {
 }
 
 // mine is that incarnation of a cluster, or nil if it is gone.
-func (w *onClusters) mine(ctx context.Context, name, hash string) (*state.Cluster, error) {
-	c, err := w.store.Clusters().Get(ctx, name)
+func (e *onClusters) mine(ctx context.Context, name, hash string) (*state.Cluster, error) {
+	c, err := e.store.Clusters().Get(ctx, name)
 	if errors.Is(err, state.ErrNotFound) || err == nil && c.Hash != hash {
 		return nil, nil
 	}
 	return c, err
 }
 
-func (w *onClusters) Recorded(ctx context.Context, a *state.ManagedAttempt) observation {
-	o, _ := w.recorded(ctx, a)
+func (e *onClusters) Recorded(ctx context.Context, a *state.ManagedAttempt) observation {
+	o, _ := e.recorded(ctx, a)
 	return o
 }
 
 // recorded is Recorded with the cluster's record; nil: it is gone, or unknown.
-func (w *onClusters) recorded(ctx context.Context, a *state.ManagedAttempt) (observation, *state.Cluster) {
+func (e *onClusters) recorded(ctx context.Context, a *state.ManagedAttempt) (observation, *state.Cluster) {
 	o := observation{looked: true}
-	c, err := w.mine(ctx, a.ClusterName, a.ClusterHash)
+	c, err := e.mine(ctx, a.ClusterName, a.ClusterHash)
 	switch {
 	case err != nil:
 	case c == nil:
-		o.cluster, o.proven, o.reason = clusterGone, true, w.why(ctx, a.ClusterName, a.ClusterHash)
+		o.cluster, o.confirmed, o.reason = clusterGone, true, e.why(ctx, a.ClusterName, a.ClusterHash)
 	default:
 		o.recorded(c, time.Now())
 	}
 	return o, c
 }
 
-func (w *onClusters) Heard(ctx context.Context, a *state.ManagedAttempt) time.Time {
+func (e *onClusters) Heard(ctx context.Context, a *state.ManagedAttempt) time.Time {
 	hash := a.ClusterHash
 	if hash == "" {
 		hash = execution.ParseProgress(a.Progress).Submitting
 	}
-	return w.clusters.Heard(ctx, hash)
+	return e.clusters.Heard(ctx, hash)
 }
 
-func (w *onClusters) HeardLast(a *state.ManagedAttempt) time.Time {
-	return w.clusters.HeardLast(a.ClusterHash)
+func (e *onClusters) HeardLast(a *state.ManagedAttempt) time.Time {
+	return e.clusters.HeardLast(a.ClusterHash)
 }
 
-func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observation {
-	o, c := w.recorded(ctx, a)
+func (e *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observation {
+	o, c := e.recorded(ctx, a)
 	if c == nil || o.cluster == clusterGone {
 		return o
 	}
@@ -193,7 +193,7 @@ func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observat
 		ctx, cancel = context.WithTimeout(ctx, headTimeout)
 		defer cancel()
 	}
-	job, err := w.clusters.AgentJob(ctx, c, a.ClusterJob)
+	job, err := e.clusters.AgentJob(ctx, c, a.ClusterJob)
 	var refused *agentapi.Error
 	switch {
 	case err == nil:
@@ -206,17 +206,17 @@ func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observat
 	return o
 }
 
-func (w *onClusters) Prove(ctx context.Context, a *state.ManagedAttempt) (clusterState, string, error) {
-	return w.prove(ctx, a.ClusterName, a.ClusterHash)
+func (e *onClusters) Confirm(ctx context.Context, a *state.ManagedAttempt) (clusterState, string, error) {
+	return e.confirm(ctx, a.ClusterName, a.ClusterHash)
 }
 
-func (w *onClusters) prove(ctx context.Context, name, hash string) (clusterState, string, error) {
-	c, err := w.clusters.Look(ctx, name)
+func (e *onClusters) confirm(ctx context.Context, name, hash string) (clusterState, string, error) {
+	c, err := e.clusters.Look(ctx, name)
 	if err != nil {
 		return clusterUnknown, "", err
 	}
 	if c == nil || c.Hash != hash {
-		return clusterGone, w.why(ctx, name, hash), nil
+		return clusterGone, e.why(ctx, name, hash), nil
 	}
 	s, reason := stateOf(c)
 	return s, reason, nil
@@ -235,18 +235,18 @@ func (o *observation) answered(job *agentapi.Job) {
 // answer.
 const headTimeout = 2 * time.Second
 
-// freshProof is for how long a record that says that machines are missing, as
+// freshRecord is for how long a record that says that machines are missing, as
 // the provider told, is as good as asking the provider again.
-const freshProof = 30 * time.Second
+const freshRecord = 30 * time.Second
 
 // recorded takes over what the cluster's record says.
 func (o *observation) recorded(c *state.Cluster, now time.Time) {
 	if cluster.GivingBack(c) {
-		o.cluster, o.proven, o.reason = clusterGone, true, "the cluster is being given back"
+		o.cluster, o.confirmed, o.reason = clusterGone, true, "the cluster is being given back"
 		return
 	}
 	o.cluster, o.reason = stateOf(c)
-	o.proven = o.cluster == clusterBroken && now.Sub(c.StatusUpdatedAt) < freshProof
+	o.confirmed = o.cluster == clusterBroken && now.Sub(c.StatusUpdatedAt) < freshRecord
 }
 
 // stateOf is what a record that was just brought up to date says.
@@ -259,35 +259,35 @@ func stateOf(c *state.Cluster) (clusterState, string) {
 }
 
 // why is what the history says of a cluster's end.
-func (w *onClusters) why(ctx context.Context, name, hash string) string {
-	events, err := w.store.Clusters().Events(ctx, name, hash, []string{"TERMINAL"}, 1)
+func (e *onClusters) why(ctx context.Context, name, hash string) string {
+	events, err := e.store.Clusters().Events(ctx, name, hash, []string{"TERMINAL"}, 1)
 	if err == nil && len(events) == 1 {
 		return events[0].Reason
 	}
 	return "the cluster is gone"
 }
 
-func (w *onClusters) End(ctx context.Context, a *state.ManagedAttempt, grace time.Duration) error {
-	c, err := w.mine(ctx, a.ClusterName, a.ClusterHash)
+func (e *onClusters) End(ctx context.Context, a *state.ManagedAttempt, grace time.Duration) error {
+	c, err := e.mine(ctx, a.ClusterName, a.ClusterHash)
 	if err != nil || c == nil {
 		return err
 	}
-	return w.clusters.AgentEnd(ctx, c, a.ClusterJob, grace)
+	return e.clusters.AgentEnd(ctx, c, a.ClusterJob, grace)
 }
 
-func (w *onClusters) Down(ctx context.Context, a *state.ManagedAttempt, call cluster.Call) error {
-	return w.clusters.DownHeld(ctx, call, a.ClusterName, state.JobHolder(a.JobID))
+func (e *onClusters) Down(ctx context.Context, a *state.ManagedAttempt, call cluster.Call) error {
+	return e.clusters.DownHeld(ctx, call, a.ClusterName, state.JobHolder(a.JobID))
 }
 
-func (w *onClusters) Log(ctx context.Context, a *state.ManagedAttempt, offset int64) (io.ReadCloser, error) {
-	c, err := w.mine(ctx, a.ClusterName, a.ClusterHash)
+func (e *onClusters) Log(ctx context.Context, a *state.ManagedAttempt, offset int64) (io.ReadCloser, error) {
+	c, err := e.mine(ctx, a.ClusterName, a.ClusterHash)
 	if err != nil {
 		return nil, err
 	}
 	if c == nil {
 		return nil, fmt.Errorf("cluster %s is gone", a.ClusterName)
 	}
-	rc, start, err := w.clusters.AgentLog(ctx, c, a.ClusterJob, offset)
+	rc, start, err := e.clusters.AgentLog(ctx, c, a.ClusterJob, offset)
 	if err != nil {
 		return nil, err
 	}
@@ -298,19 +298,19 @@ func (w *onClusters) Log(ctx context.Context, a *state.ManagedAttempt, offset in
 	return rc, nil
 }
 
-func (w *onClusters) Callback(ctx context.Context, a *state.ManagedAttempt, key string, r agentapi.CallbackRequest) (*agentapi.CallbackResult, error) {
-	c, err := w.mine(ctx, a.ClusterName, a.ClusterHash)
+func (e *onClusters) Callback(ctx context.Context, a *state.ManagedAttempt, key string, r agentapi.CallbackRequest) (*agentapi.CallbackResult, error) {
+	c, err := e.mine(ctx, a.ClusterName, a.ClusterHash)
 	if err != nil {
 		return nil, err
 	}
 	if c == nil || cluster.GivingBack(c) {
 		return nil, errNoNode
 	}
-	return w.clusters.AgentCallback(ctx, c, key, r)
+	return e.clusters.AgentCallback(ctx, c, key, r)
 }
 
-func (w *onClusters) Changed(a *state.ManagedAttempt) (<-chan struct{}, func()) {
-	return w.clusters.Changed(a.ClusterHash)
+func (e *onClusters) Changed(a *state.ManagedAttempt) (<-chan struct{}, func()) {
+	return e.clusters.Changed(a.ClusterHash)
 }
 
 // deadline bounds calls that have none of their own.

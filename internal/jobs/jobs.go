@@ -9,7 +9,7 @@
 // job is submitted to its cluster under a name of its own for each attempt, and
 // an agent never runs the same name twice.
 //
-// A cluster is given up only on proof: the provider says that machines are
+// A cluster is given up only when the loss is confirmed: the provider says that machines are
 // gone, or the agent's record says how the job ended. Silence is neither.
 package jobs
 

@@ -23,22 +23,22 @@ func (o *outside) violation(format string, a ...any) {
 
 // judgeOrder: the eager strategy leaves the region that took machines away last,
 // as long as it remembers; the other one stays.
-func (h *hands) judgeOrder(a *state.ManagedAttempt, p *plan, first cloud.Offer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	last, ok := h.lastLost[attemptTask{a.JobID, a.Task}]
+func (e *fakeEnvironment) judgeOrder(a *state.ManagedAttempt, p *plan, first cloud.Offer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	last, ok := e.lastLost[attemptTask{a.JobID, a.Task}]
 	if !ok || !p.failover && time.Since(last.at) >= remembered {
 		return
 	}
 	if (first.Region == last.place.Region) != p.failover {
-		h.violation("job %d lost machines in %s %v ago and asks %s first (failover %v)", a.JobID, last.place.Region, time.Since(last.at), first.Region, p.failover)
+		e.violation("job %d lost machines in %s %v ago and asks %s first (failover %v)", a.JobID, last.place.Region, time.Since(last.at), first.Region, p.failover)
 	}
 }
 
 // judgeLeave: processes that may end by themselves have the time for it.
-func (h *hands) judgeLeave(g *gang) {
+func (e *fakeEnvironment) judgeLeave(g *gang) {
 	if r := g.run; r != nil && !r.by.IsZero() && !r.left && g.whole() && !g.cut && time.Now().Before(r.by) {
-		h.violation("cluster %s is given back %v before its processes must have ended", g.id.Name, time.Until(r.by))
+		e.violation("cluster %s is given back %v before its processes must have ended", g.id.Name, time.Until(r.by))
 	}
 }
 
@@ -105,20 +105,20 @@ func (s *simulation) lost(a *state.ManagedAttempt) {
 	if outcome(a.Outcome) == outLost {
 		s.lastLost[attemptTask{a.JobID, a.Task}] = loss{a.Offer.Place, a.EndedAt}
 	}
-	proven := s.provenAt(a)
-	if proven.IsZero() {
-		s.violation("job %d, attempt %d: lost without a proof: %s", a.JobID, a.Number, a.Reason)
+	confirmed := s.confirmedAt(a)
+	if confirmed.IsZero() {
+		s.violation("job %d, attempt %d: lost unconfirmed: %s", a.JobID, a.Number, a.Reason)
 		return
 	}
-	took := time.Since(proven)
+	took := time.Since(confirmed)
 	for _, at := range s.goneAt {
-		if !at.Before(proven.Add(-lease.TTL)) {
+		if !at.Before(confirmed.Add(-lease.TTL)) {
 			return // whoever had it was going; the next one was not there yet
 		}
 	}
 	s.count.slowest = max(s.count.slowest, took)
 	if took > 5*time.Second && len(s.listen()) == simServers {
-		s.violation("job %d, attempt %d: decided %v after the proof", a.JobID, a.Number, took)
+		s.violation("job %d, attempt %d: decided %v after the provider confirmed it", a.JobID, a.Number, took)
 	}
 }
 
@@ -131,6 +131,6 @@ func (s *simulation) gaveUp(a *state.ManagedAttempt) {
 	}
 }
 
-func (s *simulation) provenAt(a *state.ManagedAttempt) time.Time {
-	return s.machines[a.ClusterHash].proven
+func (s *simulation) confirmedAt(a *state.ManagedAttempt) time.Time {
+	return s.machines[a.ClusterHash].confirmed
 }

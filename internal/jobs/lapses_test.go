@@ -17,30 +17,30 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// failingWorld is a world of which a call fails.
-type failingWorld struct {
+// failingEnvironment is an environment of which a call fails.
+type failingEnvironment struct {
 	environment
 	*failure
 }
 
-func (f failingWorld) Taken(ctx context.Context, name string, job int) (bool, error) {
+func (f failingEnvironment) Taken(ctx context.Context, name string, job int) (bool, error) {
 	return passing(f.failure, "Taken", func() (bool, error) { return f.environment.Taken(ctx, name, job) })
 }
 
-func (f failingWorld) Launch(ctx context.Context, l launch) (placed, error) {
+func (f failingEnvironment) Launch(ctx context.Context, l launch) (placed, error) {
 	return passing(f.failure, "Launch", func() (placed, error) { return f.environment.Launch(ctx, l) })
 }
 
-func (f failingWorld) Prove(ctx context.Context, a *state.ManagedAttempt) (s clusterState, reason string, err error) {
-	err = f.do("Prove", func() (err error) { s, reason, err = f.environment.Prove(ctx, a); return err })
+func (f failingEnvironment) Confirm(ctx context.Context, a *state.ManagedAttempt) (s clusterState, reason string, err error) {
+	err = f.do("Confirm", func() (err error) { s, reason, err = f.environment.Confirm(ctx, a); return err })
 	return s, reason, err
 }
 
-func (f failingWorld) End(ctx context.Context, a *state.ManagedAttempt, grace time.Duration) error {
+func (f failingEnvironment) End(ctx context.Context, a *state.ManagedAttempt, grace time.Duration) error {
 	return f.do("End", func() error { return f.environment.End(ctx, a, grace) })
 }
 
-func (f failingWorld) Down(ctx context.Context, a *state.ManagedAttempt, call cluster.Call) error {
+func (f failingEnvironment) Down(ctx context.Context, a *state.ManagedAttempt, call cluster.Call) error {
 	return f.do("Down", func() error { return f.environment.Down(ctx, a, call) })
 }
 
@@ -85,7 +85,7 @@ func TestAJobComesToItsEndWhicheverCallFails(t *testing.T) {
 		{name: "it is cancelled", want: api.ManagedCancelled, then: func(s *scene) { s.cancel(0) }},
 		{name: "it is cancelled gracefully", plan: plan{leaves: time.Minute}, want: api.ManagedCancelled, then: func(s *scene) { s.cancel(5 * time.Minute) }},
 	} {
-		calls := []string{"Get", "Save", "Attempt", "Attempts", "Taken", "Launch", "Prove", "End", "Down"}
+		calls := []string{"Get", "Save", "Attempt", "Attempts", "Taken", "Launch", "Confirm", "End", "Down"}
 		stride := 1
 		if testing.Short() { // under the race detector, to which they are much alike
 			stride = 5
@@ -99,7 +99,7 @@ func TestAJobComesToItsEndWhicheverCallFails(t *testing.T) {
 						s.patience, p.work, p.left = tt.patience, 90*time.Second, 90*time.Second
 						one := &failure{left: n, of: func(c string) bool { return c == call }}
 						s.through = func(d database) database { return failing{d, one} }
-						s.serve(func(w environment) environment { return failingWorld{w, one} })
+						s.serve(func(w environment) environment { return failingEnvironment{w, one} })
 						if tt.then != nil {
 							tt.then(s)
 						}
@@ -144,7 +144,7 @@ func TestWhatFailsIsTriedAgainAfterAPause(t *testing.T) {
 		s := newScene(t, &plan{}, "")
 		const times = 20
 		many := &failure{more: times - 1, of: func(call string) bool { return call == "Taken" }}
-		s.serve(func(w environment) environment { return failingWorld{w, many} })
+		s.serve(func(w environment) environment { return failingEnvironment{w, many} })
 		began := time.Now()
 		s.until(api.ManagedStarting)
 		if took := time.Since(began); took < times*failAgain || took > times*failAgain+2*lease.LookEvery {

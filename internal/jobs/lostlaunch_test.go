@@ -29,8 +29,8 @@ func TestALaunchIsLostWithMachinesThatWereTakenAwayAfterItsJobWasSent(t *testing
 				a := &state.ManagedAttempt{JobID: 7, Number: 1, ClusterName: "train-7"}
 				r := testbed.NewRequest()
 				bring := func(s *testbed.Server) (placed, error) {
-					w := &onClusters{s.Store, s.Executor, s.Clusters}
-					return w.Launch(s.Context(), launch{
+					e := &onClusters{s.Store, s.Executor, s.Clusters}
+					return e.Launch(s.Context(), launch{
 						call: s.Call(r), attempt: a, held: execution.Held{Holder: state.JobHolder(7)},
 						task: "num_nodes: " + nodes + "\nresources: {infra: fluffycloud, cpus: 2+}\nrun: sleep 1h\n",
 					})

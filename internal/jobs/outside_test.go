@@ -45,7 +45,7 @@ type attemptTask struct{ job, task int }
 type counts struct {
 	clusters, preempted, partitions, hung, lies, lostRuns, completed, repairs int
 	redone                                                                    time.Duration
-	slowest                                                                   time.Duration // from a proof to the decision
+	slowest                                                                   time.Duration // from the provider's answer to the decision
 }
 
 // plan is what becomes of a job.
@@ -139,8 +139,8 @@ func (o *outside) refresh(ctx context.Context, c *row) (cluster.Verdict, error) 
 		o.forget(c)
 	case v.Status != c.Status:
 		c.Status, c.LastEvent, c.StatusUpdatedAt = v.Status, v.Reason, time.Now()
-		if v.Status != api.ClusterUp && g.proven.IsZero() {
-			g.proven = time.Now()
+		if v.Status != api.ClusterUp && g.confirmed.IsZero() {
+			g.confirmed = time.Now()
 		}
 		o.ring(c.Hash)
 	}
@@ -152,8 +152,8 @@ func (o *outside) forget(c *row) {
 		delete(o.records, c.Name)
 	}
 	if g := o.machines[c.Hash]; g != nil {
-		if g.proven.IsZero() {
-			g.proven = time.Now()
+		if g.confirmed.IsZero() {
+			g.confirmed = time.Now()
 		}
 		g.end()
 	}

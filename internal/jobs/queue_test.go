@@ -138,7 +138,7 @@ func TestWhatTheQueueSaysOfATask(t *testing.T) {
 	}
 }
 
-// heard is a world whose agents were heard of last at a time.
+// heard is an environment whose agents were heard of last at a time.
 type heard struct {
 	environment
 	at time.Time

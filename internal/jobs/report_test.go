@@ -15,7 +15,7 @@ import (
 // before anybody asked the agent: it does not run again.
 func TestAProgramThatEndedDoesNotRunAgainBecauseItsMachineGoes(t *testing.T) {
 	for after := time.Duration(0); after <= 5*time.Second; after += 500 * time.Millisecond {
-		for _, down := range []bool{false, true} { // the server dies with the word in its hands
+		for _, down := range []bool{false, true} { // the server dies before it stores the report
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t, &plan{}, "")
 				s.serve(func(w environment) environment { return blind{w} }) // only what is pushed gets through
@@ -46,7 +46,7 @@ func TestAProgramThatEndedDoesNotRunAgainBecauseItsMachineGoes(t *testing.T) {
 	}
 }
 
-// blind is a world whose agents do not answer questions.
+// blind is an environment whose agents do not answer questions.
 type blind struct{ environment }
 
 func (b blind) Look(ctx context.Context, a *state.ManagedAttempt) observation {

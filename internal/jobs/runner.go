@@ -183,9 +183,9 @@ func (r *runner) step(ctx context.Context) error {
 		r.seen = r.look(ctx, s.attempt)
 		r.keep(s)
 		return nil
-	case doProve:
+	case doConfirm:
 		r.keep(s)
-		return r.prove(ctx, s.attempt)
+		return r.confirm(ctx, s.attempt)
 	case doWeigh:
 		r.keep(s)
 		return r.reconcileReport(ctx, s.attempt)
@@ -328,9 +328,9 @@ func (r *runner) look(ctx context.Context, a *state.ManagedAttempt) observation 
 	return o
 }
 
-// prove asks the provider. A proof that comes in another way meanwhile is as good:
+// confirm asks the provider. An answer that comes in another way meanwhile is as good:
 // an answer may take long.
-func (r *runner) prove(ctx context.Context, a *state.ManagedAttempt) error {
+func (r *runner) confirm(ctx context.Context, a *state.ManagedAttempt) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	type answer struct {
@@ -341,7 +341,7 @@ func (r *runner) prove(ctx context.Context, a *state.ManagedAttempt) error {
 	answers := make(chan answer, 1)
 	go func() {
 		var got answer
-		got.cluster, got.reason, got.err = r.m.env.Prove(ctx, a)
+		got.cluster, got.reason, got.err = r.m.env.Confirm(ctx, a)
 		answers <- got
 	}()
 	for {
@@ -351,7 +351,7 @@ func (r *runner) prove(ctx context.Context, a *state.ManagedAttempt) error {
 		case <-r.changed:
 			r.notified = true
 			o := r.m.env.Recorded(ctx, a)
-			if !o.proven || o.cluster != clusterBroken && o.cluster != clusterGone {
+			if !o.confirmed || o.cluster != clusterBroken && o.cluster != clusterGone {
 				continue
 			}
 			got = answer{cluster: o.cluster, reason: o.reason}
@@ -361,8 +361,8 @@ func (r *runner) prove(ctx context.Context, a *state.ManagedAttempt) error {
 			r.out.Printf("The state of cluster %s could not be found out: %v", a.ClusterName, got.err)
 			return nil
 		}
-		r.seen.cluster, r.seen.proven = got.cluster, true
-		r.seen.weighed = r.seen.reported // what arrived before the proof counts
+		r.seen.cluster, r.seen.confirmed = got.cluster, true
+		r.seen.weighed = r.seen.reported // what arrived before the provider's answer counts
 		if got.reason != "" {
 			r.seen.reason = got.reason
 		}

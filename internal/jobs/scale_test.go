@@ -100,7 +100,7 @@ func many(b *testing.B, dbs ...*state.Store) {
 		sctx, end := context.WithCancel(ctx)
 		l := newLife(end)
 		lives = append(lives, l)
-		m := newManager(mortal{managedJobs: db.ManagedJobs(), d: stored{db}, l: l}, &hands{outside: o, life: l, changes: changes[n]},
+		m := newManager(crashingDatabase{managedJobs: db.ManagedJobs(), d: stored{db}, l: l}, &fakeEnvironment{outside: o, life: l, changes: changes[n]},
 			slog.New(slog.DiscardHandler), serverName(n), b.TempDir(), 256)
 		m.check = func(context.Context, string) error { return nil }
 		servers = append(servers, m)

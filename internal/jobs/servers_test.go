@@ -61,7 +61,7 @@ func TestServersShareJobs(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		l := newLife(cancel)
 		lives = append(lives, l)
-		m := newManager(mortal{managedJobs: db.ManagedJobs(), d: stored{db}, l: l}, &hands{outside: o, life: l, changes: new(notify.Keyed[string])},
+		m := newManager(crashingDatabase{managedJobs: db.ManagedJobs(), d: stored{db}, l: l}, &fakeEnvironment{outside: o, life: l, changes: new(notify.Keyed[string])},
 			slog.New(slog.DiscardHandler), serverName(n), t.TempDir(), 64)
 		done := make(chan struct{})
 		go func() { m.Run(ctx); close(done) }()

@@ -24,7 +24,7 @@ import (
 // hour, servers die at any call, the cloud's answers are late, lost, refused
 // and wrong, and every other day machines hang for ever. Every job must reach its right end, no healthy job may be given
 // up, none may run again after it succeeded, nothing may be left, and what a
-// provider proved must be acted upon within seconds.
+// the provider confirmed must be acted upon within seconds.
 //
 //	SKY_SIM_JOBS=10000 SKY_SIM_SEEDS=100 go test -run TestJobsSurviveBadDays -timeout 0 ./internal/jobs
 //	SKY_SIM_SEED=17 …    # one seed alone
@@ -230,8 +230,8 @@ func (s *simulation) keep(day context.Context, n int) {
 	for lives := 1; day.Err() == nil; lives++ {
 		ctx, end := context.WithCancel(day)
 		v := &server{life: newLife(end), ended: make(chan struct{})}
-		d := mortal{managedJobs: s.db.ManagedJobs(), d: s.db, l: v.life}
-		m := newManager(d, &hands{outside: s.outside, life: v.life, changes: &v.changes}, slog.New(slog.DiscardHandler), fmt.Sprintf("s%d-%d", n, lives), s.dir, simLaunches)
+		d := crashingDatabase{managedJobs: s.db.ManagedJobs(), d: s.db, l: v.life}
+		m := newManager(d, &fakeEnvironment{outside: s.outside, life: v.life, changes: &v.changes}, slog.New(slog.DiscardHandler), fmt.Sprintf("s%d-%d", n, lives), s.dir, simLaunches)
 		m.patience = func() time.Duration { return s.patience }
 		v.m = m
 		s.mu.Lock()

@@ -74,17 +74,17 @@ func newScene(t *testing.T, p *plan, resources string) *scene {
 	return s
 }
 
-// serve starts a server; through may change how it sees the world.
+// serve starts a server; through may change what it sees of its environment.
 func (s *scene) serve(through func(environment) environment) {
 	s.lives++
 	ctx, cancel := context.WithCancel(context.Background())
 	l := newLife(cancel)
 	s.life = l
-	var w environment = &hands{outside: s.outside, life: l, changes: &s.changes}
+	var w environment = &fakeEnvironment{outside: s.outside, life: l, changes: &s.changes}
 	if through != nil {
 		w = through(w)
 	}
-	var d database = mortal{d: s.db, l: l}
+	var d database = crashingDatabase{d: s.db, l: l}
 	if s.through != nil {
 		d = s.through(d)
 	}
@@ -160,7 +160,7 @@ func (s *scene) does(f func(g *gang)) {
 	f(g)
 }
 
-// deaf is a world whose status calls time out.
+// deaf is an environment whose status calls time out.
 type deaf struct {
 	environment
 	calls *atomic.Int64

@@ -19,8 +19,8 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// world is the database of an installation, and the things in it.
-type world struct {
+// testEnv is the database of an installation, and the things in it.
+type testEnv struct {
 	t  *testing.T
 	db *state.Store
 
@@ -32,19 +32,19 @@ type world struct {
 	works map[int][]*server // who works on a thing, by key
 }
 
-func newWorld(t *testing.T, things int) *world {
+func newTestEnv(t *testing.T, things int) *testEnv {
 	t.Helper()
 	db, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	return &world{t: t, db: db, ended: make([]atomic.Bool, things), held: map[string]state.Lease{}, works: map[int][]*server{}}
+	return &testEnv{t: t, db: db, ended: make([]atomic.Bool, things), held: map[string]state.Lease{}, works: map[int][]*server{}}
 }
 
 // server is one life of a server.
 type server struct {
-	w    *world
+	w    *testEnv
 	name string
 	set  *Set[int]
 	stop context.CancelFunc
@@ -124,21 +124,21 @@ func (s *server) Beat(ctx context.Context, prefix, owner string, ttl time.Durati
 	return held, err
 }
 
-func (w *world) note(ls ...state.Lease) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (env *testEnv) note(ls ...state.Lease) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
 	for _, l := range ls {
-		w.held[l.Name] = l
+		env.held[l.Name] = l
 	}
 }
 
 // orphans lists what is under way and on no live server, and what owner holds.
-func (w *world) orphans(owner string) (keys []int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for k := range w.ended {
-		h, held := w.held[fmt.Sprint("thing/", k)]
-		if !w.ended[k].Load() && (!held || !h.Expires.After(w.db.Now()) || owner != "" && h.Owner == owner) {
+func (env *testEnv) orphans(owner string) (keys []int) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	for k := range env.ended {
+		h, held := env.held[fmt.Sprint("thing/", k)]
+		if !env.ended[k].Load() && (!held || !h.Expires.After(env.db.Now()) || owner != "" && h.Owner == owner) {
 			keys = append(keys, k)
 		}
 	}
@@ -157,14 +157,14 @@ func TestTheLogHasWhatFailed(t *testing.T) {
 		{"the database does not answer", true, false, []string{"not listed", "lease not given up"}},
 		{"the server ends", true, true, nil},
 	} {
-		w := newWorld(t, 1)
-		s := &server{w: w, name: "a", away: tt.away}
+		env := newTestEnv(t, 1)
+		s := &server{w: env, name: "a", away: tt.away}
 		var log bytes.Buffer
 		set := New(Kind[int]{What: "things", Prefix: "thing/",
 			Orphans: func(context.Context, string) (keys []int, err error) {
 				return nil, s.call(func() error { return nil })
 			},
-		}, func() Store { return s }, w.db.Now, "a", slog.New(slog.NewTextHandler(&log, nil)))
+		}, func() Store { return s }, env.db.Now, "a", slog.New(slog.NewTextHandler(&log, nil)))
 		ctx, end := context.WithCancel(t.Context())
 		if tt.end {
 			end()
@@ -198,10 +198,10 @@ type job struct {
 func (j *job) Over() bool { return j.s.w.ended[j.key].Load() }
 
 func (j *job) Run(ctx context.Context) {
-	w := j.s.w
-	w.mu.Lock()
-	w.works[j.key] = append(w.works[j.key], j.s)
-	w.mu.Unlock()
+	env := j.s.w
+	env.mu.Lock()
+	env.works[j.key] = append(env.works[j.key], j.s)
+	env.mu.Unlock()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for ctx.Err() == nil && !j.Over() {
@@ -210,21 +210,21 @@ func (j *job) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-	w.mu.Lock()
-	if i := slices.Index(w.works[j.key], j.s); i >= 0 {
-		w.works[j.key] = slices.Delete(w.works[j.key], i, i+1)
+	env.mu.Lock()
+	if i := slices.Index(env.works[j.key], j.s); i >= 0 {
+		env.works[j.key] = slices.Delete(env.works[j.key], i, i+1)
 	}
-	w.mu.Unlock()
+	env.mu.Unlock()
 }
 
 // serve starts a life of the server of that name.
-func (w *world) serve(name string) *server {
+func (env *testEnv) serve(name string) *server {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &server{w: w, name: name, stop: stop, slow: w.slow}
+	s := &server{w: env, name: name, stop: stop, slow: env.slow}
 	s.set = New(Kind[int]{
 		What: "things", Prefix: "thing/",
 		Orphans: func(ctx context.Context, owner string) (keys []int, err error) {
-			err = s.call(func() error { keys = w.orphans(owner); return nil })
+			err = s.call(func() error { keys = env.orphans(owner); return nil })
 			return keys, err
 		},
 		Adopt: func(ctx context.Context, leases map[int]state.Lease) error {
@@ -235,13 +235,13 @@ func (w *world) serve(name string) *server {
 				return errors.New("adoption failed")
 			}
 			for k, l := range leases {
-				if !w.ended[k].Load() {
+				if !env.ended[k].Load() {
 					s.set.Start(k, l, func(h *Hold) Work { return &job{s: s, key: k, h: h} }, func() {})
 				}
 			}
 			return nil
 		},
-	}, func() Store { return s }, w.db.Now, name, slog.New(slog.DiscardHandler))
+	}, func() Store { return s }, env.db.Now, name, slog.New(slog.DiscardHandler))
 	s.set.Begin()
 	s.wg.Go(func() { s.set.Keep(ctx) })
 	s.wg.Go(func() {
@@ -274,11 +274,11 @@ func (s *server) leave() {
 }
 
 // check fails the test if two servers may act on a thing at the same time.
-func (w *world) check() {
-	w.t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for k, at := range w.works {
+func (env *testEnv) check() {
+	env.t.Helper()
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	for k, at := range env.works {
 		var may []string
 		for _, s := range at {
 			if !s.is(&s.dead) && s.set.Held() {
@@ -286,20 +286,20 @@ func (w *world) check() {
 			}
 		}
 		if len(may) > 1 {
-			w.t.Errorf("thing %d is worked on by %v", k, may)
+			env.t.Errorf("thing %d is worked on by %v", k, may)
 		}
 	}
 }
 
 // workers says who works on each thing that is under way.
-func (w *world) workers() map[int][]string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (env *testEnv) workers() map[int][]string {
+	env.mu.Lock()
+	defer env.mu.Unlock()
 	out := map[int][]string{}
-	for k := range w.ended {
-		if !w.ended[k].Load() {
+	for k := range env.ended {
+		if !env.ended[k].Load() {
 			out[k] = nil
-			for _, s := range w.works[k] {
+			for _, s := range env.works[k] {
 				out[k] = append(out[k], s.name)
 			}
 		}
@@ -308,11 +308,11 @@ func (w *world) workers() map[int][]string {
 }
 
 // settled fails the test unless each thing is worked on by one server.
-func (w *world) settled(when string) {
-	w.t.Helper()
-	for k, names := range w.workers() {
+func (env *testEnv) settled(when string) {
+	env.t.Helper()
+	for k, names := range env.workers() {
 		if len(names) != 1 {
-			w.t.Errorf("%s: thing %d is worked on by %v", when, k, names)
+			env.t.Errorf("%s: thing %d is worked on by %v", when, k, names)
 		}
 	}
 }
@@ -324,18 +324,18 @@ func TestServersShareThings(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 1))
-				w := newWorld(t, 120)
-				servers := []*server{w.serve("a"), w.serve("b"), w.serve("c")}
+				env := newTestEnv(t, 120)
+				servers := []*server{env.serve("a"), env.serve("b"), env.serve("c")}
 				for range 60 {
 					s := &servers[r.IntN(len(servers))]
 					switch r.IntN(9) {
 					case 0:
 						(*s).kill()
 						time.Sleep(time.Duration(r.IntN(9000)) * time.Millisecond)
-						*s = w.serve((*s).name)
+						*s = env.serve((*s).name)
 					case 1:
 						(*s).leave()
-						*s = w.serve((*s).name)
+						*s = env.serve((*s).name)
 					case 2:
 						(*s).flag(&(*s).away, true)
 					case 3:
@@ -346,7 +346,7 @@ func TestServersShareThings(t *testing.T) {
 						(*s).flag(&(*s).slow, true)
 					case 6:
 						for range 5 {
-							w.ended[r.IntN(120)].Store(true)
+							env.ended[r.IntN(120)].Store(true)
 						}
 					default:
 						(*s).flag(&(*s).away, false)
@@ -356,7 +356,7 @@ func TestServersShareThings(t *testing.T) {
 					}
 					for range r.IntN(30) {
 						time.Sleep(100 * time.Millisecond)
-						w.check()
+						env.check()
 					}
 				}
 				for _, s := range servers {
@@ -367,9 +367,9 @@ func TestServersShareThings(t *testing.T) {
 				}
 				for range 200 {
 					time.Sleep(100 * time.Millisecond)
-					w.check()
+					env.check()
 				}
-				w.settled("in the end")
+				env.settled("in the end")
 				for _, s := range servers {
 					s.leave()
 				}
@@ -382,22 +382,22 @@ func TestServersShareThings(t *testing.T) {
 // of one that left, with the next look.
 func TestThingsAreTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 10)
-		a := w.serve("a")
+		env := newTestEnv(t, 10)
+		a := env.serve("a")
 		time.Sleep(LookEvery)
-		w.settled("alone")
-		b := w.serve("b")
+		env.settled("alone")
+		b := env.serve("b")
 		time.Sleep(10 * time.Second)
 		if n := b.set.Len(); n != 0 {
 			t.Errorf("%d things were taken from a server that lives", n)
 		}
 		a.kill()
 		time.Sleep(TTL + LookEvery + time.Millisecond)
-		w.settled("after a died")
-		a = w.serve("a")
+		env.settled("after a died")
+		a = env.serve("a")
 		b.leave()
 		time.Sleep(LookEvery + time.Millisecond)
-		w.settled("after b left")
+		env.settled("after b left")
 		a.leave()
 	})
 }
@@ -405,13 +405,13 @@ func TestThingsAreTakenOver(t *testing.T) {
 // A server that was started again goes on with its own things at once.
 func TestAnEarlierLifeIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 10)
-		a := w.serve("a")
+		env := newTestEnv(t, 10)
+		a := env.serve("a")
 		time.Sleep(LookEvery)
 		a.kill()
-		a = w.serve("a")
+		a = env.serve("a")
 		synctest.Wait()
-		w.settled("at once")
+		env.settled("at once")
 		a.leave()
 	})
 }
@@ -419,15 +419,15 @@ func TestAnEarlierLifeIsNotWaitedFor(t *testing.T) {
 // A server keeps its work while its leases hold, whether the database answers or not.
 func TestAMomentWithoutTheDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 10)
-		a := w.serve("a")
+		env := newTestEnv(t, 10)
+		a := env.serve("a")
 		time.Sleep(BeatEvery + time.Millisecond)
 		first, _ := a.set.Get(0)
 		a.flag(&a.away, true)
 		time.Sleep(TTL - BeatEvery)
 		a.flag(&a.away, false)
 		time.Sleep(BeatEvery)
-		w.settled("after a moment")
+		env.settled("after a moment")
 		if again, _ := a.set.Get(0); again != first || first == nil {
 			t.Error("the work was begun anew")
 		}
@@ -444,18 +444,18 @@ func TestAMomentWithoutTheDatabase(t *testing.T) {
 // Adoption may last until the leases are another server's: then nothing is worked on.
 func TestAdoptionThatIsOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 10)
-		w.slow = true
-		a := w.serve("a")
-		w.slow = false
+		env := newTestEnv(t, 10)
+		env.slow = true
+		a := env.serve("a")
+		env.slow = false
 		time.Sleep(LookEvery) // its adoption is under way
 		a.flag(&a.away, true)
 		time.Sleep(TTL - BeatEvery)
-		b := w.serve("b")
+		b := env.serve("b")
 		for range 5 * 10 {
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
-			w.check()
+			env.check()
 			if a.set.Len() > 0 {
 				t.Error("work was begun on leases that ran out")
 			}
@@ -464,9 +464,9 @@ func TestAdoptionThatIsOvertaken(t *testing.T) {
 		a.flag(&a.away, false)
 		for range 10 * 10 {
 			time.Sleep(100 * time.Millisecond)
-			w.check()
+			env.check()
 		}
-		w.settled("in the end")
+		env.settled("in the end")
 		a.leave()
 		b.leave()
 	})
@@ -475,8 +475,8 @@ func TestAdoptionThatIsOvertaken(t *testing.T) {
 // Work whose lease is another's is told why its context ends.
 func TestLostWorkKnowsWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
-		a := w.serve("a")
+		env := newTestEnv(t, 1)
+		a := env.serve("a")
 		time.Sleep(LookEvery)
 		cause := make(chan error, 1)
 		l, ok, err := a.set.Acquire(t.Context(), 7)
@@ -486,7 +486,7 @@ func TestLostWorkKnowsWhy(t *testing.T) {
 		a.set.Start(7, l, func(*Hold) Work {
 			return until(func(ctx context.Context) { <-ctx.Done(); cause <- context.Cause(ctx) })
 		}, func() {})
-		b := w.serve("b")
+		b := env.serve("b")
 		if _, ok, _ := b.set.Acquire(t.Context(), 7); ok {
 			t.Error("two servers have the lease")
 		}

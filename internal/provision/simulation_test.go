@@ -33,10 +33,10 @@ func sortOffers(offers []cloud.Offer) {
 // prints it.
 func TestRandomHistories(t *testing.T) {
 	if seed, err := strconv.ParseUint(os.Getenv("SKY_SIM_SEED"), 10, 64); err == nil {
-		w := history(t, seed, newMemory())
-		t.Logf("history %d:\n%s", seed, w.log.String())
-		if w.err != nil {
-			t.Fatal(w.err)
+		env := history(t, seed, newMemory())
+		t.Logf("history %d:\n%s", seed, env.log.String())
+		if env.err != nil {
+			t.Fatal(env.err)
 		}
 		return
 	}
@@ -52,8 +52,8 @@ func TestRandomHistories(t *testing.T) {
 	}
 	start := time.Now()
 	for seed := range uint64(n) {
-		if w := history(t, seed, newMemory()); w.err != nil {
-			t.Fatalf("history %d: %v\n%s\nplay it again with SKY_SIM_SEED=%d", seed, w.err, w.log.String(), seed)
+		if env := history(t, seed, newMemory()); env.err != nil {
+			t.Fatalf("history %d: %v\n%s\nplay it again with SKY_SIM_SEED=%d", seed, env.err, env.log.String(), seed)
 		}
 	}
 	t.Logf("%d histories in %v", n, time.Since(start).Round(time.Millisecond))
@@ -69,8 +69,8 @@ func TestMemoryIsADatabase(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			if w := play1(t, seed, stored{database{db}, db.Clusters()}); w.err != nil {
-				t.Errorf("history %d: %v\n%s", seed, w.err, w.log.String())
+			if env := play1(t, seed, stored{database{db}, db.Clusters()}); env.err != nil {
+				t.Errorf("history %d: %v\n%s", seed, env.err, env.log.String())
 			}
 		})
 	}
@@ -87,70 +87,70 @@ func (s stored) Delete(ctx context.Context, name, hash string) error {
 	return s.rows.Delete(ctx, name, hash)
 }
 
-func history(t *testing.T, seed uint64, records store) (w *world) {
-	synctest.Test(t, func(t *testing.T) { w = play1(t, seed, records) })
-	return w
+func history(t *testing.T, seed uint64, records store) (env *testEnv) {
+	synctest.Test(t, func(t *testing.T) { env = play1(t, seed, records) })
+	return env
 }
 
 // play1 plays one history in virtual time.
-func play1(t *testing.T, seed uint64, records store) *world {
-	w := newWorld(seed, records)
+func play1(t *testing.T, seed uint64, records store) *testEnv {
+	env := newTestEnv(seed, records)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	lives := 1 + w.rng.IntN(4)
+	lives := 1 + env.rng.IntN(4)
 	for range lives {
 		fuse := -1
-		if w.rng.IntN(5) > 0 {
-			fuse = w.rng.IntN(150)
+		if env.rng.IntN(5) > 0 {
+			fuse = env.rng.IntN(150)
 		}
-		w.live(ctx, w.boot(ctx, fuse), 1+w.rng.IntN(4))
+		env.live(ctx, env.boot(ctx, fuse), 1+env.rng.IntN(4))
 	}
-	w.end(ctx)
-	return w
+	env.end(ctx)
+	return env
 }
 
 // live is one run of a server: it settles what the one before left, takes up
 // its requests, and does new ones while things happen.
-func (w *world) live(ctx context.Context, s *server, news int) {
+func (env *testEnv) live(ctx context.Context, s *server, news int) {
 	defer s.kill()
 	if err := s.engine.Settle(s.ctx); err != nil {
-		w.say("settling: %v", err)
+		env.say("settling: %v", err)
 	}
 	for range news {
-		w.requests = append(w.requests, w.someRequest())
+		env.requests = append(env.requests, env.someRequest())
 	}
-	for _, r := range w.requests {
+	for _, r := range env.requests {
 		if r.done || s.isDead() {
 			continue
 		}
-		for range w.rng.IntN(3) {
-			w.trouble()
+		for range env.rng.IntN(3) {
+			env.trouble()
 		}
-		if w.rng.IntN(2) == 0 {
-			w.weather()
+		if env.rng.IntN(2) == 0 {
+			env.weather()
 		}
-		w.do(s, r)
-		if w.rng.IntN(4) == 0 {
-			w.settle()
+		env.do(s, r)
+		if env.rng.IntN(4) == 0 {
+			env.settle()
 		}
-		if w.rng.IntN(3) == 0 {
-			time.Sleep(time.Duration(w.rng.IntN(7200)) * time.Second)
+		if env.rng.IntN(3) == 0 {
+			time.Sleep(time.Duration(env.rng.IntN(7200)) * time.Second)
 		}
-		if w.rng.IntN(6) == 0 {
+		if env.rng.IntN(6) == 0 {
 			if _, err := s.engine.Sweep(s.ctx, SweepOptions{End: func(Stray) bool { return true }}); err != nil {
-				w.say("sweeping: %v", err)
+				env.say("sweeping: %v", err)
 			}
 		}
 	}
 }
 
 // do runs a request, which its user may cancel meanwhile.
-func (w *world) do(s *server, r *request) {
+func (env *testEnv) do(s *server, r *request) {
 	rctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	if w.rng.IntN(6) == 0 {
-		after := time.Duration(w.rng.IntN(240_000)) * time.Millisecond
+	if env.rng.IntN(6) == 0 {
+		after := time.Duration(env.rng.IntN(240_000)) * time.Millisecond
 		stop := time.AfterFunc(after, func() { cancel(errors.New("the user cancelled")) })
 		defer stop.Stop()
 	}
@@ -159,59 +159,59 @@ func (w *world) do(s *server, r *request) {
 }
 
 // someRequest is what some user asks for next.
-func (w *world) someRequest() *request {
+func (env *testEnv) someRequest() *request {
 	verbs := []string{"launch", "launch", "launch", "launch", "stop", "start", "down"}
 	return &request{
-		verb: verbs[w.rng.IntN(len(verbs))], cluster: fmt.Sprintf("c%d", w.rng.IntN(3)), nodes: 1 + w.rng.IntN(3),
-		hedge: []int{0, 0, 2, 3}[w.rng.IntN(4)], seed: w.rng.Uint64(),
+		verb: verbs[env.rng.IntN(len(verbs))], cluster: fmt.Sprintf("c%d", env.rng.IntN(3)), nodes: 1 + env.rng.IntN(3),
+		hedge: []int{0, 0, 2, 3}[env.rng.IntN(4)], seed: env.rng.Uint64(),
 	}
 }
 
 // end lets everything come to rest under a server that does not die, and checks
 // what must hold then.
-func (w *world) end(ctx context.Context) {
-	w.settle()
-	w.say("the weather is good")
+func (env *testEnv) end(ctx context.Context) {
+	env.settle()
+	env.say("the weather is good")
 	time.Sleep(time.Hour) // what hung has given up, leases have run out
-	s := w.boot(ctx, -1)
+	s := env.boot(ctx, -1)
 	defer s.kill()
 	if err := s.engine.Settle(s.ctx); err != nil {
-		w.say("settling: %v", err) // what was hidden is seen only now
+		env.say("settling: %v", err) // what was hidden is seen only now
 	}
-	for _, r := range w.requests {
+	for _, r := range env.requests {
 		if !r.done {
 			s.run(s.ctx, r)
 		}
 	}
 	if err := s.engine.Settle(s.ctx); err != nil {
-		w.broken("settling in good weather: %v", err)
+		env.broken("settling in good weather: %v", err)
 	}
-	for _, c := range w.must(s.records.Clusters(s.ctx)) {
+	for _, c := range env.must(s.records.Clusters(s.ctx)) {
 		if err := s.refresh(s.ctx, c); err != nil {
-			w.broken("looking at %s in good weather: %v", c.Name, err)
+			env.broken("looking at %s in good weather: %v", c.Name, err)
 		}
 	}
 	// The clusters that are gone by now leave their attempts to be settled.
 	if err := s.engine.Settle(s.ctx); err != nil {
-		w.broken("settling in good weather: %v", err)
+		env.broken("settling in good weather: %v", err)
 	}
 	time.Sleep(2 * DefaultGrace)
 	report, err := s.engine.Sweep(s.ctx, SweepOptions{End: func(Stray) bool { return true }})
 	if err != nil || len(report.Unlisted) > 0 || report.Elsewhere {
-		w.broken("sweeping in good weather: %v, %+v", err, report)
+		env.broken("sweeping in good weather: %v, %+v", err, report)
 	}
 	for _, stray := range report.Strays {
-		w.say("stray %s/%s: ended %t %s", stray.Cloud, stray.Cluster, stray.Ended, stray.Error)
+		env.say("stray %s/%s: ended %t %s", stray.Cloud, stray.Cluster, stray.Ended, stray.Error)
 		if !stray.Ended {
-			w.broken("a stray was not ended: %s", stray.Error)
+			env.broken("a stray was not ended: %s", stray.Error)
 		}
 	}
-	w.check(s)
+	env.check(s)
 }
 
 // bills checks that a cloud billed each machine for the time that it ran, to the
 // second, and bills nothing now that does not run.
-func (w *world) bills(name string, c *model.Cloud) {
+func (env *testEnv) bills(name string, c *model.Cloud) {
 	ran := map[string]time.Duration{}
 	since := map[string]time.Time{}
 	for _, change := range c.History() {
@@ -228,26 +228,26 @@ func (w *world) bills(name string, c *model.Cloud) {
 	billed := c.Running()
 	for _, m := range c.Machines() {
 		if m.Billed != (m.State == fluffyapi.Running) {
-			w.broken("%s on %s is %s, and billed: %t", m.Name, name, m.State, m.Billed)
+			env.broken("%s on %s is %s, and billed: %t", m.Name, name, m.State, m.Billed)
 		}
 		if billed[m.ID] != ran[m.ID] {
-			w.broken("%s on %s ran %v, and %v were billed", m.Name, name, ran[m.ID], billed[m.ID])
+			env.broken("%s on %s ran %v, and %v were billed", m.Name, name, ran[m.ID], billed[m.ID])
 		}
 	}
 }
 
 // check is what must hold when everything has come to rest.
-func (w *world) check(s *server) {
-	for name, c := range w.clouds {
-		w.bills(name, c)
+func (env *testEnv) check(s *server) {
+	for name, c := range env.clouds {
+		env.bills(name, c)
 	}
-	open, err := w.records.Open(s.ctx)
+	open, err := env.records.Open(s.ctx)
 	if err != nil {
-		w.broken("%v", err)
+		env.broken("%v", err)
 	}
-	clusters, err := w.records.Clusters(s.ctx)
+	clusters, err := env.records.Clusters(s.ctx)
 	if err != nil {
-		w.broken("%v", err)
+		env.broken("%v", err)
 	}
 	byHash := map[string]*state.Cluster{}
 	for _, c := range clusters {
@@ -255,11 +255,11 @@ func (w *world) check(s *server) {
 	}
 	for _, a := range open {
 		if c := byHash[a.ClusterHash]; c == nil || !about(c, &a) {
-			w.broken("an attempt to launch %s in %v is still open", a.ClusterName, a.Offer.Place)
+			env.broken("an attempt to launch %s in %v is still open", a.ClusterName, a.Offer.Place)
 		}
 	}
 	alive, lost := map[string]int{}, map[string]int{} // by hash; lost are those that the cloud ended by itself
-	for name, c := range w.clouds {
+	for name, c := range env.clouds {
 		for _, m := range c.Machines() {
 			if m.State == fluffyapi.Terminated || m.State == fluffyapi.Terminating {
 				if m.Reason != "" {
@@ -270,11 +270,11 @@ func (w *world) check(s *server) {
 			owner := byHash[m.Tags[cloud.TagHash]]
 			switch {
 			case owner == nil:
-				w.broken("%s on %s (%s) belongs to nobody", m.Name, name, m.State)
+				env.broken("%s on %s (%s) belongs to nobody", m.Name, name, m.State)
 			case owner.Offer.Cloud != name || owner.NameOnCloud != m.Tags[cloud.TagCluster]:
-				w.broken("%s on %s (%s) is not where the record of %s says (%v as %s)", m.Name, name, m.State, owner.Name, owner.Offer.Place, owner.NameOnCloud)
+				env.broken("%s on %s (%s) is not where the record of %s says (%v as %s)", m.Name, name, m.State, owner.Name, owner.Offer.Place, owner.NameOnCloud)
 			case owner.Offer.Zone != m.Zone:
-				w.broken("%s is in %s, the record of %s says %v", m.Name, m.Zone, owner.Name, owner.Offer.Place)
+				env.broken("%s is in %s, the record of %s says %v", m.Name, m.Zone, owner.Name, owner.Offer.Place)
 			}
 			alive[m.Tags[cloud.TagHash]]++
 		}
@@ -282,13 +282,13 @@ func (w *world) check(s *server) {
 	for _, c := range clusters {
 		switch {
 		case alive[c.Hash] > c.NumNodes:
-			w.broken("%s has %d machines, but %d were asked for", c.Name, alive[c.Hash], c.NumNodes)
-		case c.EverUp && !w.ending[c.Hash] && alive[c.Hash]+lost[c.Hash] < c.NumNodes:
-			w.broken("%s has %d machines and lost %d, but %d were asked for: somebody ended some", c.Name, alive[c.Hash], lost[c.Hash], c.NumNodes)
+			env.broken("%s has %d machines, but %d were asked for", c.Name, alive[c.Hash], c.NumNodes)
+		case c.EverUp && !env.ending[c.Hash] && alive[c.Hash]+lost[c.Hash] < c.NumNodes:
+			env.broken("%s has %d machines and lost %d, but %d were asked for: somebody ended some", c.Name, alive[c.Hash], lost[c.Hash], c.NumNodes)
 		case !c.EverUp && c.Status != api.ClusterInit:
-			w.broken("%s was never up and is %s", c.Name, c.Status)
+			env.broken("%s was never up and is %s", c.Name, c.Status)
 		case !c.EverUp:
-			w.broken("%s was never up, no request is under way, and its record is still there", c.Name)
+			env.broken("%s was never up, no request is under way, and its record is still there", c.Name)
 		}
 	}
 }

@@ -88,7 +88,7 @@ type Connector struct {
 
 	mu      sync.Mutex
 	clients map[clientKey]*agentclient.Client
-	turns   map[string]bounded.Turns // by cluster hash
+	sems    map[string]bounded.Semaphore // by cluster hash
 
 	keys sync.Map // keyPair by user
 }
@@ -110,7 +110,7 @@ func New(o Options) *Connector {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Connector{o: o, uploads: make(chan struct{}, uploadsAtOnce), clients: map[clientKey]*agentclient.Client{}, turns: map[string]bounded.Turns{}}
+	return &Connector{o: o, uploads: make(chan struct{}, uploadsAtOnce), clients: map[clientKey]*agentclient.Client{}, sems: map[string]bounded.Semaphore{}}
 }
 
 // A NodeError says which node could not be reached or set up, and in which
@@ -302,10 +302,10 @@ func (r *Connector) client(c *state.Cluster, n cloud.Node) (*agentclient.Client,
 		dial = r.dialer(c, n)
 	}
 	client := agentclient.New(n.Reach.Agent, tlsc, dial)
-	if r.turns[c.Hash] == nil {
-		r.turns[c.Hash] = bounded.NewTurns()
+	if r.sems[c.Hash] == nil {
+		r.sems[c.Hash] = bounded.NewSemaphore()
 	}
-	client.TakeTurns(r.turns[c.Hash])
+	client.Share(r.sems[c.Hash])
 	r.clients[key] = client
 	return client, nil
 }
@@ -355,7 +355,7 @@ func (r *Connector) Forget(hash string) {
 			delete(r.clients, key)
 		}
 	}
-	delete(r.turns, hash)
+	delete(r.sems, hash)
 }
 
 // Sync sends what o selects to every node at once. progress, if given, is told

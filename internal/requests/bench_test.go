@@ -13,10 +13,10 @@ import (
 )
 
 func BenchmarkShortRoundTrip(b *testing.B) {
-	w := newWorld(b)
-	e := w.server("s")
+	env := newTestEnv(b)
+	e := env.server("s")
 	e.Handle("sky.x", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) { return 1, nil })
-	w.start(e)
+	env.start(e)
 	for _, clients := range []int{1, 32} {
 		b.Run(fmt.Sprint(clients, "_clients"), func(b *testing.B) {
 			start := time.Now()
@@ -42,11 +42,11 @@ func BenchmarkShortRoundTrip(b *testing.B) {
 
 // BenchmarkResolve is what it costs to find a request that runs here.
 func BenchmarkResolve(b *testing.B) {
-	w := newWorld(b)
-	e := w.server("s")
+	env := newTestEnv(b)
+	e := env.server("s")
 	end := make(chan struct{})
 	e.Handle("sky.x", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) { <-end; return 1, nil })
-	w.start(e)
+	env.start(e)
 	id := submit(b, e, "sky.x", "{}").ID
 	b.ReportAllocs()
 	for b.Loop() {
@@ -60,13 +60,13 @@ func BenchmarkResolve(b *testing.B) {
 // BenchmarkSubmitToStart is the time from the call of Submit, which waits for
 // the disk, to the first line of the function.
 func BenchmarkSubmitToStart(b *testing.B) {
-	w := newWorld(b)
-	e := w.server("s")
+	env := newTestEnv(b)
+	e := env.server("s")
 	begun := make(chan time.Time, 1)
 	f := func(ctx context.Context, c *Call) (any, error) { begun <- time.Now(); return nil, nil }
 	e.Handle("sky.short", api.ScheduleShort, f)
 	e.Handle("sky.long", api.ScheduleLong, f)
-	w.start(e)
+	env.start(e)
 	for _, kind := range []string{"short", "long"} {
 		b.Run(kind, func(b *testing.B) {
 			var sum, after time.Duration
@@ -91,8 +91,8 @@ func BenchmarkSubmitToStart(b *testing.B) {
 // the time until all have a new line.
 func BenchmarkFollowers(b *testing.B) {
 	const followers = 1000
-	w := newWorld(b)
-	e := w.server("s")
+	env := newTestEnv(b)
+	e := env.server("s")
 	next := make(chan struct{})
 	e.Handle("sky.print", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) {
 		for range next {
@@ -100,7 +100,7 @@ func BenchmarkFollowers(b *testing.B) {
 		}
 		return nil, nil
 	})
-	w.start(e)
+	env.start(e)
 	id := submit(b, e, "sky.print", "").ID
 	before := memory()
 	var got, ended sync.WaitGroup
@@ -140,8 +140,8 @@ func memory() int64 {
 }
 
 func BenchmarkReplay(b *testing.B) {
-	w := newWorld(b)
-	e := w.server("s")
+	env := newTestEnv(b)
+	e := env.server("s")
 	const lines = 100_000
 	e.Handle("sky.print", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) {
 		for i := range lines {
@@ -149,7 +149,7 @@ func BenchmarkReplay(b *testing.B) {
 		}
 		return nil, nil
 	})
-	w.start(e)
+	env.start(e)
 	id := wait(b, e, submit(b, e, "sky.print", "").ID).ID
 	for _, o := range []StreamOptions{{}, {Plain: true}, {Tail: 100}} {
 		b.Run(fmt.Sprintf("%+v", o), func(b *testing.B) {

@@ -17,14 +17,14 @@ import (
 	"github.com/skypilot-go/sky/internal/upload"
 )
 
-// world is a store and the engines that share it.
-type world struct {
+// testEnv is a store and the engines that share it.
+type testEnv struct {
 	t     testing.TB
 	dir   string
 	store *state.Store
 }
 
-func newWorld(t testing.TB) *world {
+func newTestEnv(t testing.TB) *testEnv {
 	t.Helper()
 	dir := t.TempDir()
 	store, err := state.Open(context.Background(), filepath.Join(dir, "state.db"))
@@ -32,29 +32,29 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	return &world{t, dir, store}
+	return &testEnv{t, dir, store}
 }
 
-// server is an engine on the world's store; register starts nothing.
-func (w *world) server(id string, change ...func(*Options)) *Engine {
-	o := Options{LogDir: filepath.Join(w.dir, "logs"), ServerID: id, Logger: slog.New(slog.DiscardHandler)}
+// server is an engine on the environment's store; register starts nothing.
+func (env *testEnv) server(id string, change ...func(*Options)) *Engine {
+	o := Options{LogDir: filepath.Join(env.dir, "logs"), ServerID: id, Logger: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&o)
 	}
-	return New(w.store, o)
+	return New(env.store, o)
 }
 
 // start starts an engine and stops it with the test.
-func (w *world) start(e *Engine) *Engine {
-	w.t.Helper()
+func (env *testEnv) start(e *Engine) *Engine {
+	env.t.Helper()
 	if err := e.Start(context.Background()); err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
-	w.t.Cleanup(func() {
+	env.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := e.Shutdown(ctx); err != nil {
-			w.t.Error(err)
+			env.t.Error(err)
 		}
 	})
 	return e
@@ -100,8 +100,8 @@ func block(ctx context.Context, c *Call) (any, error) {
 }
 
 func TestOutcomes(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s")
+	env := newTestEnv(t)
+	e := env.server("s")
 	outcomes := map[string]Func{
 		"sky.value": func(ctx context.Context, c *Call) (any, error) { return map[string]int{"x": 1}, nil },
 		"sky.none":  func(ctx context.Context, c *Call) (any, error) { return nil, nil },
@@ -122,7 +122,7 @@ func TestOutcomes(t *testing.T) {
 		e.Handle(name, api.ScheduleShort, f)
 		e.Handle(strings.Replace(name, "sky", "long", 1), api.ScheduleLong, f)
 	}
-	w.start(e)
+	env.start(e)
 	for _, c := range []struct {
 		name, body string
 		status     api.RequestStatus
@@ -156,8 +156,8 @@ func TestOutcomes(t *testing.T) {
 }
 
 func TestStreamIsTheLog(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s")
+	env := newTestEnv(t)
+	e := env.server("s")
 	e.Handle("sky.print", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) {
 		c.Log.Printf("one %d", 1)
 		c.Log.Spin("[bold]Waiting[/] <x>")
@@ -166,7 +166,7 @@ func TestStreamIsTheLog(t *testing.T) {
 		io.WriteString(c.Log, "ee\n50%\r100%\r\nlast")
 		return nil, nil
 	})
-	w.start(e)
+	env.start(e)
 	id := submit(t, e, "sky.print", "").ID
 	want := "one 1\n" +
 		`<sky-payload>"<rich_init>[bold]Waiting[/] \u003cx\u003e</rich_init>"</sky-payload>` + "\n" +
@@ -196,8 +196,8 @@ func TestStreamIsTheLog(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s", func(o *Options) { o.LongWorkers = 1 })
+	env := newTestEnv(t)
+	e := env.server("s", func(o *Options) { o.LongWorkers = 1 })
 	cause := make(chan error, 1)
 	e.Handle("sky.block", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) {
 		<-ctx.Done()
@@ -205,7 +205,7 @@ func TestCancel(t *testing.T) {
 		return nil, fmt.Errorf("stopped: %w", ctx.Err())
 	})
 	e.Handle("sky.stubborn", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) { <-ctx.Done(); return "done", nil })
-	w.start(e)
+	env.start(e)
 	running, pending, stubborn := submit(t, e, "sky.block", ""), submit(t, e, "sky.block", ""), submit(t, e, "sky.stubborn", "")
 	got, err := e.Cancel(t.Context(), []string{pending.ID, running.ID[:30], stubborn.ID, "no-such"})
 	if err != nil || len(got) != 3 {
@@ -229,14 +229,14 @@ func TestCancel(t *testing.T) {
 
 // A request whose files are not there fails, and its function is not called.
 func TestARequestWithoutItsFilesFails(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s", func(o *Options) {
+	env := newTestEnv(t)
+	e := env.server("s", func(o *Options) {
 		o.Files = func(context.Context, string, *state.RequestFiles) (upload.Files, error) {
 			return upload.Files{}, &api.Error{Type: api.ErrFileNotFound, Message: "the upload is gone"}
 		}
 	})
 	e.Handle("sky.launch", api.ScheduleLong, func(context.Context, *Call) (any, error) { return "launched", nil })
-	w.start(e)
+	env.start(e)
 	r := wait(t, e, submit(t, e, "sky.launch", "").ID)
 	if r.Status != api.RequestFailed || !strings.Contains(string(r.Error), "the upload is gone") || !strings.Contains(string(r.Error), api.ErrFileNotFound) {
 		t.Errorf("%s, value %s, error %s", r.Status, r.ReturnValue, r.Error)

@@ -67,8 +67,8 @@ func TestALogThatFindsTheDiskFullDoesNotFailItsRequest(t *testing.T) {
 
 // A log takes what its request's user may have, and says what it lacks. Others write on.
 func TestLogsOfRequestsAreBounded(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("a", func(o *Options) {
+	env := newTestEnv(t)
+	e := env.server("a", func(o *Options) {
 		o.LogLimits = diskspace.Limits{User: 2000, All: 3500, KeepFree: 1}
 		o.Retention = -1
 	})
@@ -78,7 +78,7 @@ func TestLogsOfRequestsAreBounded(t *testing.T) {
 		}
 		return nil, nil
 	})
-	w.start(e)
+	env.start(e)
 	printed := func(user string) string {
 		t.Helper()
 		row, err := e.Submit(t.Context(), Submission{Name: "print", User: state.User{ID: user}})

@@ -34,10 +34,10 @@ func runLog(ctx context.Context, e *Engine, name string, w io.Writer) (id string
 }
 
 func TestRunLogAndReplay(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s")
+	env := newTestEnv(t)
+	e := env.server("s")
 	e.HandleLog("sky.logs", jobLog)
-	w.start(e)
+	env.start(e)
 	var out bytes.Buffer
 	var id string
 	err := e.RunLog(t.Context(), Submission{Name: "sky.logs", User: alice}, &out, func(got string) {
@@ -75,8 +75,8 @@ func TestRunLogAndReplay(t *testing.T) {
 }
 
 func TestRunLogEndings(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s")
+	env := newTestEnv(t)
+	e := env.server("s")
 	e.HandleLog("sky.block", func(ctx context.Context, c *Call, w io.Writer) (any, error) {
 		fmt.Fprintln(w, "begun")
 		<-ctx.Done()
@@ -90,7 +90,7 @@ func TestRunLogEndings(t *testing.T) {
 		_, err := io.WriteString(w, "a line\n")
 		return nil, err
 	})
-	w.start(e)
+	env.start(e)
 
 	t.Run("the client leaves", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -135,8 +135,8 @@ func TestRunLogEndings(t *testing.T) {
 
 func TestRunLogHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s")
+		env := newTestEnv(t)
+		e := env.server("s")
 		e.HandleLog("sky.logs", func(ctx context.Context, c *Call, w io.Writer) (any, error) {
 			time.Sleep(35 * time.Second)
 			io.WriteString(w, "half")
@@ -145,7 +145,7 @@ func TestRunLogHeartbeats(t *testing.T) {
 			time.Sleep(31 * time.Second)
 			return nil, nil
 		})
-		w.start(e)
+		env.start(e)
 		out := newTape()
 		if _, err := runLog(t.Context(), e, "sky.logs", out); err != nil {
 			t.Fatal(err)
@@ -170,8 +170,8 @@ func TestAnInlineCallDuringAShutdownIsAnsweredOrAskedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				e := w.server("s")
+				env := newTestEnv(t)
+				e := env.server("s")
 				e.HandleLog("sky.logs", func(ctx context.Context, c *Call, w io.Writer) (any, error) {
 					<-ctx.Done()
 					io.WriteString(w, "last\n")
@@ -195,7 +195,7 @@ func TestAnInlineCallDuringAShutdownIsAnsweredOrAskedAgain(t *testing.T) {
 				if err := <-done; err != nil || out.String() != tt.out {
 					t.Errorf("%v, %q", err, out.String())
 				}
-				r, err := w.store.Requests().Get(t.Context(), id)
+				r, err := env.store.Requests().Get(t.Context(), id)
 				if err != nil || r.Status != tt.status || tt.err == nil && string(r.ReturnValue) != "100" {
 					t.Errorf("%+v, %v", r, err)
 				}
@@ -206,10 +206,10 @@ func TestAnInlineCallDuringAShutdownIsAnsweredOrAskedAgain(t *testing.T) {
 
 // A call that lost what it held to another server did not fail: the client asks again.
 func TestAnInlineCallThatLostItsLockIsAskedAgain(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s")
+	env := newTestEnv(t)
+	e := env.server("s")
 	e.HandleLog("sky.logs", func(context.Context, *Call, io.Writer) (any, error) { return nil, state.ErrHandover })
-	w.start(e)
+	env.start(e)
 	var out bytes.Buffer
 	id, err := runLog(t.Context(), e, "sky.logs", &out)
 	if r := wait(t, e, id); err != nil || r.Status != api.RequestCancelled || out.String() != string(retry.line("")) {
@@ -219,8 +219,8 @@ func TestAnInlineCallThatLostItsLockIsAskedAgain(t *testing.T) {
 
 // A client that leaves while a call's log is replayed, or cannot be written to, gets an error.
 func TestAReplayThatDoesNotReachItsReaderFails(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s")
+	env := newTestEnv(t)
+	e := env.server("s")
 	e.HandleLog("sky.logs", func(ctx context.Context, c *Call, w io.Writer) (any, error) {
 		if c.State() != nil {
 			io.WriteString(w, "again\n")
@@ -232,7 +232,7 @@ func TestAReplayThatDoesNotReachItsReaderFails(t *testing.T) {
 		}
 		return nil, c.SetState(ctx, c.Body)
 	})
-	w.start(e)
+	env.start(e)
 	call := func(body string) (id string) {
 		if err := e.RunLog(t.Context(), Submission{Name: "sky.logs", User: alice, Body: []byte(body)}, io.Discard, func(got string) { id = got }); err != nil {
 			t.Fatal(err)

@@ -40,14 +40,14 @@ func blocker() (f Func, begun chan seen, ended chan seen, letGo chan struct{}) {
 
 func TestDeadServersRequestIsResumedWhenItsLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		dying, next := w.server("s1"), w.server("s2")
+		env := newTestEnv(t)
+		dying, next := env.server("s1"), env.server("s2")
 		f, begun, _, letGo := blocker()
 		dying.Handle("sky.x", api.ScheduleLong, f)
 		g, begun2, _, letGo2 := blocker()
 		next.Handle("sky.x", api.ScheduleLong, g)
-		w.start(dying)
-		w.start(next)
+		env.start(dying)
+		env.start(next)
 		id := submit(t, dying, "sky.x", "").ID
 		<-begun
 		time.Sleep(time.Minute) // the lease is kept
@@ -64,7 +64,7 @@ func TestDeadServersRequestIsResumedWhenItsLeaseExpires(t *testing.T) {
 		}
 		close(letGo) // the dead one's result comes too late
 		synctest.Wait()
-		if r, _ := w.store.Requests().Get(t.Context(), id); r.Status != api.RequestRunning || r.OwnerID != "s2" {
+		if r, _ := env.store.Requests().Get(t.Context(), id); r.Status != api.RequestRunning || r.OwnerID != "s2" {
 			t.Errorf("a lost lease wrote %v of %s", r, r.OwnerID)
 		}
 		close(letGo2)
@@ -78,8 +78,8 @@ func TestDeadServersRequestIsResumedWhenItsLeaseExpires(t *testing.T) {
 
 func TestEarlierLifeIsResumedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		dead := w.server("s1", func(o *Options) { o.LongWorkers = 2 })
+		env := newTestEnv(t)
+		dead := env.server("s1", func(o *Options) { o.LongWorkers = 2 })
 		f, begun, _, letGo := blocker()
 		dead.Handle("sky.long", api.ScheduleLong, f)
 		dead.Handle("sky.short", api.ScheduleShort, f)
@@ -95,12 +95,12 @@ func TestEarlierLifeIsResumedAtOnce(t *testing.T) {
 		}
 		dead.halt()
 
-		life := w.server("s1")
+		life := env.server("s1")
 		g, begun2, _, letGo2 := blocker()
 		life.Handle("sky.long", api.ScheduleLong, g)
 		life.Handle("sky.short", api.ScheduleShort, g)
 		start := time.Now()
-		w.start(life)
+		env.start(life)
 		attempts := 0
 		for range 4 {
 			attempts += (<-begun2).attempt
@@ -121,8 +121,8 @@ func TestEarlierLifeIsResumedAtOnce(t *testing.T) {
 
 func TestLostLeaseEndsTheFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s1")
+		env := newTestEnv(t)
+		e := env.server("s1")
 		f, begun, ended, _ := blocker()
 		var log *Log
 		e.Handle("sky.x", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) {
@@ -137,14 +137,14 @@ func TestLostLeaseEndsTheFunction(t *testing.T) {
 			}
 			return v, err
 		})
-		w.start(e)
+		env.start(e)
 		id := submit(t, e, "sky.x", "").ID
 		<-begun
-		row, err := w.store.Requests().Get(t.Context(), id)
+		row, err := env.store.Requests().Get(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		thief, err := w.store.Requests().Claim(t.Context(), row, "s2")
+		thief, err := env.store.Requests().Claim(t.Context(), row, "s2")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestLostLeaseEndsTheFunction(t *testing.T) {
 			t.Errorf("cause %v after %v", s.cause, time.Since(taken))
 		}
 		thief.Status, thief.ReturnValue = api.RequestSucceeded, []byte(`"theirs"`)
-		if err := w.store.Requests().Finish(t.Context(), thief); err != nil {
+		if err := env.store.Requests().Finish(t.Context(), thief); err != nil {
 			t.Fatal(err)
 		}
 		if r := wait(t, e, id); string(r.ReturnValue) != `"theirs"` {
@@ -168,21 +168,21 @@ func TestLostLeaseEndsTheFunction(t *testing.T) {
 func TestUnreachableDatabaseEndsSharedWork(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+			env := newTestEnv(t)
 			var away atomic.Bool
-			w.store = w.store.Gated(func(change func() error) error {
+			env.store = env.store.Gated(func(change func() error) error {
 				if away.Load() {
 					return errors.New("the database does not answer")
 				}
 				return change()
 			})
 			if shared {
-				w.store = w.store.AsShared()
+				env.store = env.store.AsShared()
 			}
-			e := w.server("s1")
+			e := env.server("s1")
 			f, begun, ended, letGo := blocker()
 			e.Handle("sky.x", api.ScheduleShort, f)
-			w.start(e)
+			env.start(e)
 			id := submit(t, e, "sky.x", "").ID
 			<-begun
 			time.Sleep(time.Minute)
@@ -217,15 +217,15 @@ func TestUnreachableDatabaseEndsSharedWork(t *testing.T) {
 // not: whoever asked hears of the end, not of that.
 func TestARequestThatLostALockRunsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s1")
+		env := newTestEnv(t)
+		e := env.server("s1")
 		e.Handle("sky.x", api.ScheduleLong, func(_ context.Context, c *Call) (any, error) {
 			if c.Attempt < 3 {
 				return nil, fmt.Errorf("another server took over: %w", state.ErrHandover)
 			}
 			return c.Attempt, nil
 		})
-		w.start(e)
+		env.start(e)
 		id := submit(t, e, "sky.x", "").ID
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
@@ -238,10 +238,10 @@ func TestARequestThatLostALockRunsAgain(t *testing.T) {
 // A call is repeated while its first try is begun, and its record is not on disk yet.
 func TestACallThatIsBeingRecordedIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s1")
+		env := newTestEnv(t)
+		e := env.server("s1")
 		e.Handle("sky.x", api.ScheduleShort, func(context.Context, *Call) (any, error) { return 1, nil })
-		w.start(e)
+		env.start(e)
 		sub := Submission{ID: "8b0f2d4e-0000-4000-8000-000000000001", Name: "sky.x", User: alice}
 		r, err := e.beginNew(e.newRow(sub, api.ScheduleShort))
 		if err != nil {
@@ -259,13 +259,13 @@ func TestACallThatIsBeingRecordedIsAskedForAgain(t *testing.T) {
 
 func TestCancelReachesAnotherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		owner, other := w.server("s1"), w.server("s2")
+		env := newTestEnv(t)
+		owner, other := env.server("s1"), env.server("s2")
 		f, begun, ended, _ := blocker()
 		owner.Handle("sky.x", api.ScheduleLong, f)
 		other.Handle("sky.x", api.ScheduleLong, f)
-		w.start(owner)
-		w.start(other)
+		env.start(owner)
+		env.start(other)
 		id := submit(t, owner, "sky.x", "").ID
 		<-begun
 		asked := time.Now()
@@ -285,19 +285,19 @@ func TestCancelReachesAnotherServer(t *testing.T) {
 
 func TestCancelledRequestIsNotResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		env := newTestEnv(t)
 		dead := &state.Request{ID: "r1", Name: "sky.x", Status: api.RequestRunning, Schedule: api.ScheduleLong, OwnerID: "dead", Attempt: 1, CreatedAt: time.Now(), Heartbeat: time.Now()}
-		if err := w.store.Requests().Create(t.Context(), dead); err != nil {
+		if err := env.store.Requests().Create(t.Context(), dead); err != nil {
 			t.Fatal(err)
 		}
-		e := w.server("s1")
+		e := env.server("s1")
 		e.Handle("sky.x", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) { t.Error("resumed"); return nil, nil })
-		w.start(e)
+		env.start(e)
 		if got, err := e.Cancel(t.Context(), []string{"r1"}); err != nil || len(got) != 1 {
 			t.Fatal(got, err)
 		}
 		time.Sleep(time.Minute)
-		if r, _ := w.store.Requests().Get(t.Context(), "r1"); r.Status != api.RequestCancelled {
+		if r, _ := env.store.Requests().Get(t.Context(), "r1"); r.Status != api.RequestCancelled {
 			t.Errorf("%v", r)
 		}
 	})
@@ -305,14 +305,14 @@ func TestCancelledRequestIsNotResumed(t *testing.T) {
 
 func TestIdleServerTakesWhatABusyOneHasNoSlotFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		busy, idle := w.server("s1", func(o *Options) { o.LongWorkers = 1 }), w.server("s2")
+		env := newTestEnv(t)
+		busy, idle := env.server("s1", func(o *Options) { o.LongWorkers = 1 }), env.server("s2")
 		f, begun, _, letGo := blocker()
 		busy.Handle("sky.x", api.ScheduleLong, f)
 		g, begun2, _, _ := blocker()
 		idle.Handle("sky.x", api.ScheduleLong, g)
-		w.start(busy)
-		w.start(idle)
+		env.start(busy)
+		env.start(idle)
 		submit(t, busy, "sky.x", "")
 		<-begun
 		id := submit(t, busy, "sky.x", "").ID
@@ -321,7 +321,7 @@ func TestIdleServerTakesWhatABusyOneHasNoSlotFor(t *testing.T) {
 		}
 		close(letGo) // the busy one pops it, too late
 		synctest.Wait()
-		if r, _ := w.store.Requests().Get(t.Context(), id); r.OwnerID != "s2" || r.Attempt != 1 {
+		if r, _ := env.store.Requests().Get(t.Context(), id); r.OwnerID != "s2" || r.Attempt != 1 {
 			t.Errorf("%s %d", r.OwnerID, r.Attempt)
 		}
 	})
@@ -331,16 +331,16 @@ func TestIdleServerTakesWhatABusyOneHasNoSlotFor(t *testing.T) {
 func TestStrayRequestIsFoundAgain(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			e := w.server("s1")
+			env := newTestEnv(t)
+			e := env.server("s1")
 			e.Handle("sky.block", api.ScheduleShort, block)
 			e.Handle("sky.x", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) { return c.Attempt, nil })
-			w.start(e)
+			env.start(e)
 			if busy {
 				submit(t, e, "sky.block", "")
 			}
 			stray := &state.Request{ID: "r1", Name: "sky.x", Status: api.RequestRunning, Schedule: api.ScheduleLong, OwnerID: "s1", Attempt: 1, CreatedAt: time.Now(), Heartbeat: time.Now()}
-			if err := w.store.Requests().Create(t.Context(), stray); err != nil {
+			if err := env.store.Requests().Create(t.Context(), stray); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(e.o.LeaseTTL + 2*e.o.HeartbeatEvery)
@@ -351,7 +351,7 @@ func TestStrayRequestIsFoundAgain(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			ids, err := w.store.Requests().List(t.Context(), state.RequestFilter{Statuses: []api.RequestStatus{api.RequestRunning}})
+			ids, err := env.store.Requests().List(t.Context(), state.RequestFilter{Statuses: []api.RequestStatus{api.RequestRunning}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -363,43 +363,43 @@ func TestStrayRequestIsFoundAgain(t *testing.T) {
 }
 
 func TestGivesUpOnWhatKillsTheServer(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	row := &state.Request{ID: "r1", Name: "sky.x", Status: api.RequestRunning, Schedule: api.ScheduleLong, OwnerID: "s1", Attempt: maxAttempts, CreatedAt: time.Now()}
-	if err := w.store.Requests().Create(t.Context(), row); err != nil {
+	if err := env.store.Requests().Create(t.Context(), row); err != nil {
 		t.Fatal(err)
 	}
-	e := w.server("s1")
+	e := env.server("s1")
 	e.Handle("sky.x", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) { t.Error("run again"); return nil, nil })
-	w.start(e)
+	env.start(e)
 	if r := wait(t, e, "r1"); r.Status != api.RequestFailed || !strings.Contains(string(r.Error), "given up") {
 		t.Errorf("%v %s", r, r.Error)
 	}
 }
 
 func TestUnknownRequestOfAnotherVersionFails(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	row := &state.Request{ID: "r1", Name: "sky.of_the_future", Status: api.RequestPending, Schedule: api.ScheduleLong, CreatedAt: time.Now()}
-	if err := w.store.Requests().Create(t.Context(), row); err != nil {
+	if err := env.store.Requests().Create(t.Context(), row); err != nil {
 		t.Fatal(err)
 	}
-	e := w.start(w.server("s1"))
+	e := env.start(env.server("s1"))
 	if r := wait(t, e, "r1"); r.Status != api.RequestFailed || !strings.Contains(string(r.Error), "sky.of_the_future") {
 		t.Errorf("%v %s", r, r.Error)
 	}
 }
 
 func TestLogRequestEndsWithItsServer(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	row := &state.Request{ID: "r1", Name: "sky.logs", Status: api.RequestRunning, Schedule: api.ScheduleShort, OwnerID: "s1", Attempt: 1, CreatedAt: time.Now()}
-	if err := w.store.Requests().Create(t.Context(), row); err != nil {
+	if err := env.store.Requests().Create(t.Context(), row); err != nil {
 		t.Fatal(err)
 	}
-	e := w.server("s1")
+	e := env.server("s1")
 	e.HandleLog("sky.logs", func(ctx context.Context, c *Call, w io.Writer) (any, error) {
 		t.Error("run for nobody")
 		return nil, nil
 	})
-	w.start(e)
+	env.start(e)
 	if r := wait(t, e, "r1"); r.Status != api.RequestCancelled {
 		t.Errorf("%v", r)
 	}
@@ -409,8 +409,8 @@ func TestLogRequestEndsWithItsServer(t *testing.T) {
 // database cannot be written for a while; nor is other work stopped.
 func TestResultOutlivesABrokenDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s")
+		env := newTestEnv(t)
+		e := env.server("s")
 		runs := 0
 		e.Handle("sky.x", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) {
 			runs++
@@ -419,10 +419,10 @@ func TestResultOutlivesABrokenDatabase(t *testing.T) {
 		})
 		f, begun, ended, letGo := blocker()
 		e.Handle("sky.block", api.ScheduleShort, f)
-		w.start(e)
+		env.start(e)
 		id, other := submit(t, e, "sky.x", "").ID, submit(t, e, "sky.block", "").ID
 		<-begun
-		db, err := sql.Open("sqlite", "file:"+filepath.Join(w.dir, "state.db")+"?_pragma=busy_timeout(10000)") // the engine writes beside it
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(env.dir, "state.db")+"?_pragma=busy_timeout(10000)") // the engine writes beside it
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -434,7 +434,7 @@ func TestResultOutlivesABrokenDatabase(t *testing.T) {
 		}
 		exec("CREATE TRIGGER broken BEFORE UPDATE ON requests BEGIN SELECT RAISE(ABORT, 'the disk is broken'); END")
 		time.Sleep(time.Minute)
-		if r, _ := w.store.Requests().Get(t.Context(), id); r.Status != api.RequestRunning {
+		if r, _ := env.store.Requests().Get(t.Context(), id); r.Status != api.RequestRunning {
 			t.Errorf("%v is written though nothing can be", r)
 		}
 		exec("DROP TRIGGER broken")

@@ -34,10 +34,10 @@ func (l *lines) of(msg string) string {
 }
 
 func TestLogLinesNameTheirRequest(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	out := &lines{by: map[string]string{}}
 	log := slog.New(trace.Handler(slog.NewJSONHandler(out, nil)))
-	e := w.server("a", func(o *Options) { o.Logger = log })
+	e := env.server("a", func(o *Options) { o.Logger = log })
 	below := func(ctx context.Context, msg string) { log.InfoContext(context.WithoutCancel(ctx), msg) }
 	for name, schedule := range map[string]api.ScheduleType{"short": api.ScheduleShort, "long": api.ScheduleLong} {
 		e.Handle(name, schedule, func(ctx context.Context, c *Call) (any, error) {
@@ -49,7 +49,7 @@ func TestLogLinesNameTheirRequest(t *testing.T) {
 		below(ctx, "work of log")
 		return nil, nil
 	})
-	w.start(e)
+	env.start(e)
 	for _, name := range []string{"short", "long"} {
 		r := wait(t, e, submit(t, e, name, "{}").ID)
 		for _, msg := range []string{"work of " + name, "request crashed"} {

@@ -43,7 +43,7 @@ func TestServersOnPostgres(t *testing.T) {
 			c.Log.Printf("blocked")
 			return block(ctx, c)
 		})
-		(&world{t: t}).start(e)
+		(&testEnv{t: t}).start(e)
 		return e
 	}
 	one, two := server("s1"), server("s2")

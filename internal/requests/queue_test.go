@@ -98,8 +98,8 @@ func TestQueueProperties(t *testing.T) {
 // afterwards; a short one has no slot that it could give away.
 func TestARequestThatRestsGivesItsSlotAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s", func(o *Options) { o.LongWorkers = 1 })
+		env := newTestEnv(t)
+		e := env.server("s", func(o *Options) { o.LongWorkers = 1 })
 		begin, rested, restsEnd, worksEnd := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 		rests := func(_ context.Context, c *Call) (any, error) {
 			<-begin
@@ -110,7 +110,7 @@ func TestARequestThatRestsGivesItsSlotAway(t *testing.T) {
 		e.Handle("sky.rests", api.ScheduleLong, rests)
 		e.Handle("sky.short", api.ScheduleShort, rests)
 		e.Handle("sky.works", api.ScheduleLong, func(context.Context, *Call) (any, error) { <-worksEnd; return nil, nil })
-		w.start(e)
+		env.start(e)
 		var ids []string
 		check := func(name string, want ...api.RequestStatus) {
 			t.Helper()
@@ -120,7 +120,7 @@ func TestARequestThatRestsGivesItsSlotAway(t *testing.T) {
 			synctest.Wait()
 			var got []api.RequestStatus
 			for _, id := range ids {
-				r, err := w.store.Requests().Get(t.Context(), id)
+				r, err := env.store.Requests().Get(t.Context(), id)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -12,11 +12,11 @@ import (
 )
 
 func TestWaitingLongRequestsAreCounted(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s", func(o *Options) { o.LongWorkers, o.QueuedPerUser = 1, 2 })
+	env := newTestEnv(t)
+	e := env.server("s", func(o *Options) { o.LongWorkers, o.QueuedPerUser = 1, 2 })
 	e.Handle("sky.block", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) { return block(ctx, c) })
 	e.Handle("sky.short", api.ScheduleShort, func(context.Context, *Call) (any, error) { return nil, nil })
-	w.start(e)
+	env.start(e)
 	bob := state.User{ID: "b0b", Name: "bob"}
 	send := func(u state.User, name, id string) error {
 		_, err := e.Submit(t.Context(), Submission{ID: id, Name: name, User: u})
@@ -50,12 +50,12 @@ func TestWaitingLongRequestsAreCounted(t *testing.T) {
 }
 
 func TestACallThatIsRepeatedRunsOnce(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	runs := make(chan string, 10)
 	engine := func(server string) *Engine {
-		e := w.server(server)
+		e := env.server(server)
 		e.Handle("sky.x", api.ScheduleShort, func(_ context.Context, c *Call) (any, error) { runs <- server; return server, nil })
-		return w.start(e)
+		return env.start(e)
 	}
 	one, two := engine("s1"), engine("s2")
 	sub := Submission{ID: uuid.NewString(), Name: "sky.x", User: alice}

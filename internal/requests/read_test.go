@@ -15,19 +15,19 @@ import (
 )
 
 func TestQuickReadsAreRecordedOnceWithTheirResult(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("a")
+	env := newTestEnv(t)
+	e := env.server("a")
 	var row *state.Request
 	var err error
 	e.HandleRead("read", func(ctx context.Context, c *Call) (any, error) {
-		row, err = w.store.Requests().Get(ctx, c.ID)
+		row, err = env.store.Requests().Get(ctx, c.ID)
 		c.Log.Printf("reading")
 		if string(c.Body) == `{"fail":1}` {
 			return nil, &api.Error{Type: api.ErrValue, Message: "bad"}
 		}
 		return 7, nil
 	})
-	w.start(e)
+	env.start(e)
 	for body, want := range map[string]api.RequestStatus{`{}`: api.RequestSucceeded, `{"fail":1}`: api.RequestFailed} {
 		var r *state.Request
 		// On a busy machine the function may come too late to be recorded once.
@@ -43,7 +43,7 @@ func TestQuickReadsAreRecordedOnceWithTheirResult(t *testing.T) {
 		if row != nil || !errors.Is(err, state.ErrNotFound) {
 			t.Errorf("it was recorded before it had ended: %v, %v", row, err)
 		}
-		kept, err := w.store.Requests().Get(t.Context(), r.ID)
+		kept, err := env.store.Requests().Get(t.Context(), r.ID)
 		if err != nil || kept.Status != want || string(kept.ReturnValue) != string(r.ReturnValue) || kept.FinishedAt.IsZero() || kept.StartedAt.IsZero() {
 			t.Errorf("it is not on disk as told: %v, %v", kept, err)
 		}
@@ -58,8 +58,8 @@ func TestQuickReadsAreRecordedOnceWithTheirResult(t *testing.T) {
 }
 
 func TestSlowReadsAreRecordedBeforeTheyEnd(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("a")
+	env := newTestEnv(t)
+	e := env.server("a")
 	block := make(chan struct{})
 	e.HandleRead("read", func(ctx context.Context, c *Call) (any, error) {
 		select {
@@ -69,10 +69,10 @@ func TestSlowReadsAreRecordedBeforeTheyEnd(t *testing.T) {
 			return nil, context.Cause(ctx)
 		}
 	})
-	w.start(e)
+	env.start(e)
 	one, two := submit(t, e, "read", "{}"), submit(t, e, "read", "{}")
 	for _, r := range []*state.Request{one, two} {
-		if kept, err := w.store.Requests().Get(t.Context(), r.ID); err != nil || kept.Status != api.RequestRunning || r.Status != api.RequestRunning {
+		if kept, err := env.store.Requests().Get(t.Context(), r.ID); err != nil || kept.Status != api.RequestRunning || r.Status != api.RequestRunning {
 			t.Fatalf("it is not on disk when its id is told: %v, %v", kept, err)
 		}
 	}
@@ -89,11 +89,11 @@ func TestSlowReadsAreRecordedBeforeTheyEnd(t *testing.T) {
 }
 
 func TestAReadThatIsAskedForAgainIsTheSame(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("a")
+	env := newTestEnv(t)
+	e := env.server("a")
 	var calls atomic.Int64
 	e.HandleRead("read", func(context.Context, *Call) (any, error) { return calls.Add(1), nil })
-	w.start(e)
+	env.start(e)
 	sub := Submission{ID: uuid.NewString(), Name: "read", User: alice, Body: []byte("{}")}
 	var ids, values []string
 	for range 3 {

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s", func(o *Options) { o.LongWorkers = 1 })
+		env := newTestEnv(t)
+		e := env.server("s", func(o *Options) { o.LongWorkers = 1 })
 		causes := make(chan error, 10)
 		ends := func(ctx context.Context, c *Call) (any, error) {
 			<-ctx.Done()
@@ -100,7 +100,7 @@ func TestShutdown(t *testing.T) {
 			t.Errorf("log: %v", err)
 		}
 		for id, want := range map[string]api.RequestStatus{long.ID: api.RequestRunning, waits.ID: api.RequestPending, shortOne.ID: api.RequestSucceeded, logID: api.RequestCancelled} {
-			if r, _ := w.store.Requests().Get(t.Context(), id); r.Status != want {
+			if r, _ := env.store.Requests().Get(t.Context(), id); r.Status != want {
 				t.Errorf("%v, want %s", r, want)
 			}
 		}
@@ -109,9 +109,9 @@ func TestShutdown(t *testing.T) {
 		}
 
 		// Another server need not wait for the lease to expire.
-		next := w.server("s2")
+		next := env.server("s2")
 		next.Handle("sky.long", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) { return c.Attempt, nil })
-		w.start(next)
+		env.start(next)
 		if r := wait(t, next, long.ID); string(r.ReturnValue) != "2" {
 			t.Errorf("%s", r.ReturnValue)
 		}
@@ -123,8 +123,8 @@ func TestShutdown(t *testing.T) {
 
 func TestShutdownDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s")
+		env := newTestEnv(t)
+		e := env.server("s")
 		deaf := make(chan struct{})
 		e.Handle("sky.deaf", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) { <-deaf; return nil, nil })
 		if err := e.Start(context.Background()); err != nil {
@@ -136,7 +136,7 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 		if err := e.Shutdown(ctx); err == nil || !strings.Contains(err.Error(), "1 requests have not stopped") {
 			t.Errorf("%v", err)
 		}
-		if r, _ := w.store.Requests().Get(t.Context(), id); r.Status != api.RequestRunning || r.Heartbeat.IsZero() {
+		if r, _ := env.store.Requests().Get(t.Context(), id); r.Status != api.RequestRunning || r.Heartbeat.IsZero() {
 			t.Errorf("%v: a function that still runs gave its lease away", r)
 		}
 		close(deaf)
@@ -146,8 +146,8 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 
 func TestStartsContextEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s")
+		env := newTestEnv(t)
+		e := env.server("s")
 		e.Handle("sky.block", api.ScheduleShort, block)
 		ctx, cancel := context.WithCancel(context.Background())
 		if err := e.Start(ctx); err != nil {
@@ -156,7 +156,7 @@ func TestStartsContextEndsEverything(t *testing.T) {
 		id := submit(t, e, "sky.block", "").ID
 		cancel()
 		synctest.Wait()
-		if r, _ := w.store.Requests().Get(t.Context(), id); r.Status != api.RequestRunning {
+		if r, _ := env.store.Requests().Get(t.Context(), id); r.Status != api.RequestRunning {
 			t.Errorf("%v", r)
 		}
 		if _, err := e.Submit(t.Context(), Submission{Name: "sky.block"}); err != ErrShutdown {
@@ -167,14 +167,14 @@ func TestStartsContextEndsEverything(t *testing.T) {
 
 func TestRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		env := newTestEnv(t)
 		seldom := func(o *Options) { o.HeartbeatEvery, o.LeaseTTL = 10*time.Minute, time.Hour } // each is a write, and hours pass
-		e := w.server("s", seldom, func(o *Options) { o.Retention = 3 * time.Hour })
-		keeper := w.server("k", seldom, func(o *Options) { o.Retention = -1 })
+		e := env.server("s", seldom, func(o *Options) { o.Retention = 3 * time.Hour })
+		keeper := env.server("k", seldom, func(o *Options) { o.Retention = -1 })
 		e.Handle("sky.print", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) { c.Log.Printf("x"); return nil, nil })
 		e.Handle("sky.block", api.ScheduleShort, block)
-		w.start(e)
-		w.start(keeper)
+		env.start(e)
+		env.start(keeper)
 		old := wait(t, e, submit(t, e, "sky.print", "").ID)
 		running := submit(t, e, "sky.block", "").ID
 		time.Sleep(2*time.Hour + time.Minute)
@@ -199,8 +199,8 @@ func TestRetention(t *testing.T) {
 }
 
 func TestTurnsBetweenUsers(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s", func(o *Options) { o.LongWorkers = 1 })
+	env := newTestEnv(t)
+	e := env.server("s", func(o *Options) { o.LongWorkers = 1 })
 	order := make(chan string, 10)
 	first := make(chan struct{})
 	e.Handle("sky.x", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) {
@@ -208,7 +208,7 @@ func TestTurnsBetweenUsers(t *testing.T) {
 		<-first
 		return nil, nil
 	})
-	w.start(e)
+	env.start(e)
 	var last string
 	for _, u := range []state.User{alice, alice, alice, bob, bob} {
 		r, err := e.Submit(t.Context(), Submission{Name: "sky.x", User: u})

@@ -51,15 +51,15 @@ func follow(ctx context.Context, e *Engine, id string, o StreamOptions, w io.Wri
 
 func TestHeartbeatAfterSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s")
+		env := newTestEnv(t)
+		e := env.server("s")
 		e.Handle("sky.slow", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) {
 			time.Sleep(10 * time.Second)
 			c.Log.Printf("hello")
 			time.Sleep(65 * time.Second)
 			return nil, nil
 		})
-		w.start(e)
+		env.start(e)
 		id := submit(t, e, "sky.slow", "").ID
 		for _, plain := range []bool{false, true} {
 			out := newTape()
@@ -87,14 +87,14 @@ func TestHeartbeatAfterSilence(t *testing.T) {
 
 func TestSpinnerWhileALongRequestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s", func(o *Options) { o.LongWorkers = 1 })
+		env := newTestEnv(t)
+		e := env.server("s", func(o *Options) { o.LongWorkers = 1 })
 		e.Handle("sky.sleep", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) {
 			time.Sleep(5 * time.Second)
 			c.Log.Printf("done")
 			return nil, nil
 		})
-		w.start(e)
+		env.start(e)
 		submit(t, e, "sky.sleep", "")
 		synctest.Wait()
 		id := submit(t, e, "sky.sleep", "").ID
@@ -115,17 +115,17 @@ func TestSpinnerWhileALongRequestWaits(t *testing.T) {
 
 func TestSpinnerOfAShortRequestComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		env := newTestEnv(t)
 		row := &state.Request{ID: "r1", Name: "sky.status", Status: api.RequestPending, Schedule: api.ScheduleShort, CreatedAt: time.Now()}
-		if err := w.store.Requests().Create(t.Context(), row); err != nil {
+		if err := env.store.Requests().Create(t.Context(), row); err != nil {
 			t.Fatal(err)
 		}
-		e := w.server("s") // not started: it waits
+		e := env.server("s") // not started: it waits
 		e.Handle("sky.status", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) { return nil, nil })
 		out := newTape()
 		done := follow(t.Context(), e, "r1", StreamOptions{}, out)
 		time.Sleep(4500 * time.Millisecond)
-		w.start(e)
+		env.start(e)
 		if err := done(); err != nil {
 			t.Error(err)
 		}
@@ -138,8 +138,8 @@ func TestSpinnerOfAShortRequestComesLater(t *testing.T) {
 
 // What is read while a request runs here is as it is now, and the reader's own.
 func TestResolveOfWhatRunsHere(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s")
+	env := newTestEnv(t)
+	e := env.server("s")
 	begun, end := make(chan struct{}), make(chan struct{})
 	e.Handle("sky.x", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) {
 		c.SetStatus("Waiting for c1")
@@ -147,7 +147,7 @@ func TestResolveOfWhatRunsHere(t *testing.T) {
 		<-end
 		return 1, nil
 	})
-	w.start(e)
+	env.start(e)
 	id := submit(t, e, "sky.x", `{"a":1}`).ID
 	<-begun
 	for range 2 {
@@ -169,8 +169,8 @@ func TestResolveOfWhatRunsHere(t *testing.T) {
 
 func TestStatusMessageIsASpinnerUntilThereIsOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s")
+		env := newTestEnv(t)
+		e := env.server("s")
 		e.Handle("sky.exec", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) {
 			time.Sleep(time.Second)
 			c.SetStatus("Waiting for c1")
@@ -184,7 +184,7 @@ func TestStatusMessageIsASpinnerUntilThereIsOutput(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil, nil
 		})
-		w.start(e)
+		env.start(e)
 		id := submit(t, e, "sky.exec", "").ID
 		out := newTape()
 		done := follow(t.Context(), e, id, StreamOptions{}, out)
@@ -207,8 +207,8 @@ func TestStatusMessageIsASpinnerUntilThereIsOutput(t *testing.T) {
 
 func TestTailFollowsWhatComesAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s")
+		env := newTestEnv(t)
+		e := env.server("s")
 		more := make(chan struct{})
 		e.Handle("sky.x", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) {
 			<-more
@@ -217,7 +217,7 @@ func TestTailFollowsWhatComesAfter(t *testing.T) {
 			io.WriteString(c.Log, "4\n5\n")
 			return nil, nil
 		})
-		w.start(e)
+		env.start(e)
 		id := submit(t, e, "sky.x", "").ID
 		var early, late bytes.Buffer
 		doneEarly := follow(t.Context(), e, id, StreamOptions{Tail: 1}, &early)
@@ -241,8 +241,8 @@ func TestTailFollowsWhatComesAfter(t *testing.T) {
 
 func TestStreamOfAnotherServersRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		owner, other := w.server("s1"), w.server("s2")
+		env := newTestEnv(t)
+		owner, other := env.server("s1"), env.server("s2")
 		f := func(ctx context.Context, c *Call) (any, error) {
 			c.Log.Printf("one")
 			time.Sleep(5 * time.Second)
@@ -251,8 +251,8 @@ func TestStreamOfAnotherServersRequest(t *testing.T) {
 		}
 		owner.Handle("sky.x", api.ScheduleLong, f)
 		other.Handle("sky.x", api.ScheduleLong, f)
-		w.start(owner)
-		w.start(other)
+		env.start(owner)
+		env.start(other)
 		id := submit(t, owner, "sky.x", "").ID
 		if got := stream(t, other, id, StreamOptions{Follow: true}); got != "one\ntwo\n" {
 			t.Errorf("%q", got)
@@ -262,10 +262,10 @@ func TestStreamOfAnotherServersRequest(t *testing.T) {
 
 func TestStreamEndsWithItsReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		e := w.server("s")
+		env := newTestEnv(t)
+		e := env.server("s")
 		e.Handle("sky.block", api.ScheduleShort, block)
-		w.start(e)
+		env.start(e)
 		id := submit(t, e, "sky.block", "").ID
 		ctx, cancel := context.WithCancel(t.Context())
 		done := follow(ctx, e, id, StreamOptions{}, io.Discard)
@@ -289,11 +289,11 @@ func TestStreamEndsWithItsReader(t *testing.T) {
 }
 
 func TestHalfLineOfADeadAttemptIsShownOnce(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s")
-	w.start(e)
+	env := newTestEnv(t)
+	e := env.server("s")
+	env.start(e)
 	row := &state.Request{ID: "r1", Name: "sky.x", Status: api.RequestFailed, CreatedAt: time.Now(), FinishedAt: time.Now()}
-	if err := w.store.Requests().Create(t.Context(), row); err != nil {
+	if err := env.store.Requests().Create(t.Context(), row); err != nil {
 		t.Fatal(err)
 	}
 	l := fileLog(e.logPath("r1"), nil)
@@ -308,10 +308,10 @@ func TestHalfLineOfADeadAttemptIsShownOnce(t *testing.T) {
 }
 
 func TestUnknownAndAmbiguousIDs(t *testing.T) {
-	w := newWorld(t)
-	e := w.start(w.server("s"))
+	env := newTestEnv(t)
+	e := env.start(env.server("s"))
 	for _, id := range []string{"abc-1", "abc-2", "abd"} {
-		if err := w.store.Requests().Create(t.Context(), &state.Request{ID: id, Name: "sky.x", Status: api.RequestFailed, FinishedAt: time.Now()}); err != nil {
+		if err := env.store.Requests().Create(t.Context(), &state.Request{ID: id, Name: "sky.x", Status: api.RequestFailed, FinishedAt: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -338,8 +338,8 @@ func TestUnknownAndAmbiguousIDs(t *testing.T) {
 }
 
 func TestManyFollowersSeeTheSame(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("s")
+	env := newTestEnv(t)
+	e := env.server("s")
 	start := make(chan struct{})
 	e.Handle("sky.print", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) {
 		<-start
@@ -351,7 +351,7 @@ func TestManyFollowersSeeTheSame(t *testing.T) {
 		}
 		return nil, nil
 	})
-	w.start(e)
+	env.start(e)
 	id := submit(t, e, "sky.print", "").ID
 	const followers = 200
 	var out [followers]bytes.Buffer

@@ -13,15 +13,15 @@ import (
 )
 
 func TestTheLogHoldsATimelineIfTheRequestAsksForOne(t *testing.T) {
-	w := newWorld(t)
-	e := w.server("a")
+	env := newTestEnv(t)
+	e := env.server("a")
 	e.Handle("work", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) {
 		c.Log.Printf("before")
 		_ = trace.Do(ctx, "a step", func(ctx context.Context) error { return errors.New("x") })
 		c.Log.Printf("after")
 		return nil, nil
 	})
-	w.start(e)
+	env.start(e)
 	for body, want := range map[string][]string{
 		`{}`:                  {"before", "after"},
 		`{"timeline": false}`: {"before", "after"},

@@ -207,7 +207,7 @@ func (w *watcher) look(ctx context.Context) (replicas.Fact, bool) {
 		return replicas.Fact{}, false
 	}
 	if c.Status != api.ClusterUp && c.Status != api.ClusterAutostopping {
-		return w.prove(ctx)
+		return w.confirm(ctx)
 	}
 	job, err := w.c.m.Clusters.AgentJob(ctx, c, w.r.at.ClusterJob)
 	var refused *agentapi.Error
@@ -226,11 +226,11 @@ func (w *watcher) look(ctx context.Context) (replicas.Fact, bool) {
 	if w.said == probe.Ready { // it answers: what cannot be asked is its agent
 		return replicas.Fact{}, false
 	}
-	return w.prove(ctx)
+	return w.confirm(ctx)
 }
 
-// prove asks the provider about the machines.
-func (w *watcher) prove(ctx context.Context) (replicas.Fact, bool) {
+// confirm asks the provider about the machines.
+func (w *watcher) confirm(ctx context.Context) (replicas.Fact, bool) {
 	c, err := w.c.m.Clusters.Look(ctx, w.r.at.ClusterName)
 	switch {
 	case err != nil:

@@ -149,11 +149,11 @@ func TestUploadsMayTakeAllOfTheirLimits(t *testing.T) {
 
 func TestALedgerCountsWhatIsThere(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.file(BlobDir("ab12", testBlob)+"/x", "12345")
-	w.file(clientsDir+"/ab12/uploads/sky-1.parts/part0", "678")
-	w.file(clientsDir+"/cd34/uploads/x", "9")
-	l := newLedger(w.home)
+	env := newTestEnv(t)
+	env.file(BlobDir("ab12", testBlob)+"/x", "12345")
+	env.file(clientsDir+"/ab12/uploads/sky-1.parts/part0", "678")
+	env.file(clientsDir+"/cd34/uploads/x", "9")
+	l := newLedger(env.home)
 	l.Give("ab12", 100) // nothing is counted yet
 	limits := UploadLimits{}.filled()
 	limits.KeepFree = 1

@@ -18,7 +18,7 @@ import (
 // A balancer that does not reach a replica does so through the server.
 func TestBalancersConnectThroughTheServer(t *testing.T) {
 	replica, near := net.Pipe()
-	w := newWorld(t, func(d *Deps) {
+	env := newTestEnv(t, func(d *Deps) {
 		d.Replica = func(_ context.Context, service string, id int) (net.Conn, error) {
 			if service != "chat" || id != 3 {
 				return nil, errors.New("no such replica")
@@ -27,7 +27,7 @@ func TestBalancersConnectThroughTheServer(t *testing.T) {
 		}
 	})
 	_ = replica.SetDeadline(time.Now().Add(time.Minute))
-	client := feed.Client{Endpoint: w.url, HTTP: &http.Client{}}
+	client := feed.Client{Endpoint: env.url, HTTP: &http.Client{}}
 	if _, err := client.Connect(t.Context(), "chat", 4); err == nil || !bytes.Contains([]byte(err.Error()), []byte("no such replica")) {
 		t.Errorf("another replica: %v", err)
 	}
@@ -47,11 +47,11 @@ func TestBalancersConnectThroughTheServer(t *testing.T) {
 		t.Error("the replica's side outlives the balancer's")
 	}
 	for query, want := range map[string]int{"": 422, "?service=chat": 422, "?service=chat&replica=x": 422, "?service=chat&replica=3": 426} {
-		if got := w.call(http.MethodGet, balancerapi.ConnectPath+query, ""); got.status != want {
+		if got := env.call(http.MethodGet, balancerapi.ConnectPath+query, ""); got.status != want {
 			t.Errorf("%q: %d %s, want %d", query, got.status, got.body, want)
 		}
 	}
-	if _, _, err := websocket.Dial(t.Context(), w.url+balancerapi.ConnectPath+"?service=chat&replica=5", nil); err == nil {
+	if _, _, err := websocket.Dial(t.Context(), env.url+balancerapi.ConnectPath+"?service=chat&replica=5", nil); err == nil {
 		t.Error("there is no replica 5")
 	}
 }

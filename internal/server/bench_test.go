@@ -10,14 +10,14 @@ import (
 	"github.com/skypilot-go/sky/api"
 )
 
-func benchCall(b *testing.B, w *world, method, path, body string) *httptest.ResponseRecorder {
+func benchCall(b *testing.B, env *testEnv, method, path, body string) *httptest.ResponseRecorder {
 	b.Helper()
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Host = "localhost"
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set(api.HeaderAPIVersion, "53")
 	a := httptest.NewRecorder()
-	w.server.ServeHTTP(a, r)
+	env.server.ServeHTTP(a, r)
 	if a.Code != http.StatusOK {
 		b.Fatal(a.Code, a.Body)
 	}
@@ -25,20 +25,20 @@ func benchCall(b *testing.B, w *world, method, path, body string) *httptest.Resp
 }
 
 func BenchmarkHealth(b *testing.B) {
-	w := newWorld(b)
+	env := newTestEnv(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		benchCall(b, w, get, "/api/health", "")
+		benchCall(b, env, get, "/api/health", "")
 	}
 }
 
 // What "sky status" costs the server, but for the verb.
 func BenchmarkSubmitAndGet(b *testing.B) {
-	w := newWorld(b)
+	env := newTestEnv(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		id := benchCall(b, w, post, "/status", `{"cluster_names":["a"],"env_vars":{"SKYPILOT_USER_ID":"ab12","SKYPILOT_USER":"eve"}}`).Header().Get(api.HeaderRequestID)
-		benchCall(b, w, get, "/api/get?request_id="+id, "")
+		id := benchCall(b, env, post, "/status", `{"cluster_names":["a"],"env_vars":{"SKYPILOT_USER_ID":"ab12","SKYPILOT_USER":"eve"}}`).Header().Get(api.HeaderRequestID)
+		benchCall(b, env, get, "/api/get?request_id="+id, "")
 	}
 }
 
@@ -60,12 +60,12 @@ func BenchmarkThousandClustersForOldClient(b *testing.B) {
 }
 
 func BenchmarkStreamThousandLines(b *testing.B) {
-	w := newWorld(b)
+	env := newTestEnv(b)
 	names := strings.Repeat(`"nosuch",`, 1000)
-	id := benchCall(b, w, post, "/status", `{"cluster_names":[`+strings.TrimSuffix(names, ",")+`]}`).Header().Get(api.HeaderRequestID)
-	benchCall(b, w, get, "/api/get?request_id="+id, "")
+	id := benchCall(b, env, post, "/status", `{"cluster_names":[`+strings.TrimSuffix(names, ",")+`]}`).Header().Get(api.HeaderRequestID)
+	benchCall(b, env, get, "/api/get?request_id="+id, "")
 	for b.Loop() {
-		a := benchCall(b, w, get, "/api/stream?format=console&request_id="+id, "")
+		a := benchCall(b, env, get, "/api/stream?format=console&request_id="+id, "")
 		b.SetBytes(int64(a.Body.Len()))
 	}
 }

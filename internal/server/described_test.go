@@ -91,10 +91,10 @@ func TestResultsAreTyped(t *testing.T) {
 // A server that goes down does not wait for those who follow a log for ever.
 func TestFollowersDoNotHoldAServerThatGoesDown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.file("sky_logs/x.log", "line\n")
-	stop := w.serving(10 * time.Minute)
-	resp := w.send(t.Context(), get, "/api/stream?format=console&log_path=~/sky_logs/x.log", "")
+	env := newTestEnv(t)
+	env.file("sky_logs/x.log", "line\n")
+	stop := env.serving(10 * time.Minute)
+	resp := env.send(t.Context(), get, "/api/stream?format=console&log_path=~/sky_logs/x.log", "")
 	defer resp.Body.Close()
 	if _, err := io.ReadFull(resp.Body, make([]byte, 5)); err != nil {
 		t.Fatal(err)
@@ -111,35 +111,35 @@ func TestFollowersDoNotHoldAServerThatGoesDown(t *testing.T) {
 
 func TestAServerWithoutItsListenerEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	env := newTestEnv(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := w.server.Serve(t.Context(), l, time.Minute); !errors.Is(err, net.ErrClosed) {
+	if err := env.server.Serve(t.Context(), l, time.Minute); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("%v", err)
 	}
-	if !w.server.draining.Load() {
+	if !env.server.draining.Load() {
 		t.Error("it takes new work")
 	}
 }
 
 func TestAServerNeedsLittleToStandOn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	env := newTestEnv(t)
 	home, err := os.UserHomeDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Deps{Engine: w.engine, Store: w.store})
+	s := New(Deps{Engine: env.engine, Store: env.store})
 	defer s.Close()
 	if s.Home != home || s.Rules == nil || s.Uploads.Home != home || s.Downloads.home != home || s.Metrics == nil || s.log == nil {
 		t.Errorf("%+v", s.Deps)
 	}
-	given := New(Deps{Engine: w.engine, Store: w.store, Home: w.home, Logger: w.server.log, Metrics: w.server.Metrics, Uploads: w.server.Uploads, Downloads: w.server.Downloads})
+	given := New(Deps{Engine: env.engine, Store: env.store, Home: env.home, Logger: env.server.log, Metrics: env.server.Metrics, Uploads: env.server.Uploads, Downloads: env.server.Downloads})
 	defer given.Close()
-	if given.Home != w.home || given.log != w.server.log || given.Metrics != w.server.Metrics || given.Uploads != w.server.Uploads || given.Downloads != w.server.Downloads {
+	if given.Home != env.home || given.log != env.server.log || given.Metrics != env.server.Metrics || given.Uploads != env.server.Uploads || given.Downloads != env.server.Downloads {
 		t.Errorf("%+v", given.Deps)
 	}
 	// Without a gate nobody is let in.
@@ -153,17 +153,17 @@ func TestAServerNeedsLittleToStandOn(t *testing.T) {
 // What is read for a caller fails as a whole if the database does.
 func TestNothingIsMadeOfADatabaseThatIsGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	env := newTestEnv(t)
 	db, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	db.Close()
-	s := w.server
+	s := env.server
 	s.Store = db
 	caller := withCaller(httptest.NewRequestWithContext(t.Context(), get, "/", nil), &auth.Caller{User: state.User{ID: "ab12", Role: "admin"}})
-	u := &Uploads{Home: w.home, Store: db.AsShared()}
-	w.file(BlobDir("ab12", testBlob)+".parts/part0", "x")
+	u := &Uploads{Home: env.home, Store: db.AsShared()}
+	env.file(BlobDir("ab12", testBlob)+".parts/part0", "x")
 	for name, call := range map[string]func() error{
 		"a token":              func() error { _, _, err := s.ownToken(caller, "x"); return err },
 		"a cluster":            func() error { _, err := s.mayTouch(t.Context(), nil, "c", true); return err },
@@ -184,7 +184,7 @@ func TestNothingIsMadeOfADatabaseThatIsGone(t *testing.T) {
 			t.Errorf("%s: no failure", name)
 		}
 	}
-	shared := New(Deps{Engine: w.engine, Store: db.AsShared(), Home: w.home, Gate: s.Gate, Logger: s.log})
+	shared := New(Deps{Engine: env.engine, Store: db.AsShared(), Home: env.home, Gate: s.Gate, Logger: s.log})
 	defer shared.Close()
 	for _, url := range []string{"/upload_v2/blob?user_hash=ab12&blob_id=" + testBlob} {
 		a := httptest.NewRecorder()
@@ -241,14 +241,14 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 // A log that breaks off must not look whole.
 func TestALogThatBreaksOffCutsItsConnection(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for _, gzip := range []bool{true, false} {
 		for _, failure := range []error{nil, errors.New("the file is gone")} {
 			a := httptest.NewRecorder()
 			r := httptest.NewRequestWithContext(t.Context(), get, "/api/stream", nil)
 			cut := func() (cut bool) {
 				defer func() { cut = recover() == http.ErrAbortHandler }()
-				w.server.sendLog(a, r, view{gzip: gzip}, func(_ context.Context, out io.Writer) error {
+				env.server.sendLog(a, r, view{gzip: gzip}, func(_ context.Context, out io.Writer) error {
 					_, _ = io.WriteString(out, "line\n")
 					return failure
 				})
@@ -262,7 +262,7 @@ func TestALogThatBreaksOffCutsItsConnection(t *testing.T) {
 	// Whose reader is gone, or who is closing, has nobody to tell.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w.server.sendLog(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, get, "/api/stream", nil), view{}, func(ctx context.Context, _ io.Writer) error { return ctx.Err() })
+	env.server.sendLog(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, get, "/api/stream", nil), view{}, func(ctx context.Context, _ io.Writer) error { return ctx.Err() })
 }
 
 func TestWhatOtherSitesMaySend(t *testing.T) {
@@ -302,7 +302,7 @@ func TestProvisionLogsAreSentAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
 	var asked []ProvisionLogs
-	w := newWorld(t, people(t, map[string]string{"uma": "user", "ada": "admin"}), func(d *Deps) {
+	env := newTestEnv(t, people(t, map[string]string{"uma": "user", "ada": "admin"}), func(d *Deps) {
 		d.ProvisionLogs = func(ctx context.Context, q ProvisionLogs, out io.Writer) error {
 			asked = append(asked, q)
 			for range 2 {
@@ -316,8 +316,8 @@ func TestProvisionLogsAreSentAsTheyAreWritten(t *testing.T) {
 			return nil
 		}
 	})
-	w.as = "uma"
-	resp := w.send(t.Context(), post, "/provision_logs", `{"cluster_name":"c"}`)
+	env.as = "uma"
+	resp := env.send(t.Context(), post, "/provision_logs", `{"cluster_name":"c"}`)
 	for range 2 {
 		line := make([]byte, 5)
 		if _, err := io.ReadFull(resp.Body, line); err != nil || string(line) != "line\n" {
@@ -333,18 +333,18 @@ func TestProvisionLogsAreSentAsTheyAreWritten(t *testing.T) {
 		t.Errorf("%+v", q)
 	}
 	for query, want := range map[string]int{"tail=x": 422, "follow=perhaps": 422} {
-		if r := w.call(post, "/provision_logs?"+query, `{"cluster_name":"c"}`); r.status != want {
+		if r := env.call(post, "/provision_logs?"+query, `{"cluster_name":"c"}`); r.status != want {
 			t.Errorf("%s: %d %s", query, r.status, r.body)
 		}
 	}
 	// They end with the server.
-	resp = w.send(t.Context(), post, "/provision_logs", `{"cluster_name":"c"}`)
-	w.server.Close()
+	resp = env.send(t.Context(), post, "/provision_logs", `{"cluster_name":"c"}`)
+	env.server.Close()
 	if text, err := io.ReadAll(resp.Body); string(text) != "line\n" {
 		t.Errorf("%q %v", text, err)
 	}
 	resp.Body.Close()
-	if r := newWorld(t).call(post, "/provision_logs", `{"cluster_name":"c"}`); r.status != 400 {
+	if r := newTestEnv(t).call(post, "/provision_logs", `{"cluster_name":"c"}`); r.status != 400 {
 		t.Errorf("a server that has none: %d %s", r.status, r.body)
 	}
 }

@@ -15,7 +15,7 @@ import (
 func TestValidateFailsAtOnceAs400(t *testing.T) {
 	var asked api.DagBody
 	var by state.User
-	w := newWorld(t, func(d *Deps) {
+	env := newTestEnv(t, func(d *Deps) {
 		d.Validate = func(_ context.Context, b api.DagBody, u state.User) error {
 			asked, by = b, u
 			if b.Dag == "good" {
@@ -25,35 +25,35 @@ func TestValidateFailsAtOnceAs400(t *testing.T) {
 		}
 		d.ValidateVolume = func(context.Context, api.VolumeValidateBody, state.User) error { return nil }
 	})
-	env := `,"request_options":{"cluster_name":"c","dryrun":true},"env_vars":{"SKYPILOT_USER_ID":"ab12"}}`
-	if r := w.call(post, "/validate", `{"dag":"good"`+env); r.status != 200 || r.body != "null" {
+	vars := `,"request_options":{"cluster_name":"c","dryrun":true},"env_vars":{"SKYPILOT_USER_ID":"ab12"}}`
+	if r := env.call(post, "/validate", `{"dag":"good"`+vars); r.status != 200 || r.body != "null" {
 		t.Errorf("a good one: %d %s", r.status, r.body)
 	}
 	if asked.RequestOptions == nil || !asked.RequestOptions.Dryrun || by.ID != "ab12" {
 		t.Errorf("asked %+v by %+v", asked, by)
 	}
-	r := w.call(post, "/validate", `{"dag":"bad"`+env)
+	r := env.call(post, "/validate", `{"dag":"bad"`+vars)
 	want := `{"detail":{"args":["not up"],"attributes":{"cluster_status":"STOPPED","handle":null},"message":"not up","stacktrace":null,"type":"ClusterNotUpError"}}`
 	if r.status != 400 || r.body != want {
 		t.Errorf("a bad one: %d %s", r.status, r.body)
 	}
-	if r := w.call(post, "/volumes/validate", `{"name":"v","size":"10"}`); r.status != 200 {
+	if r := env.call(post, "/volumes/validate", `{"name":"v","size":"10"}`); r.status != 200 {
 		t.Errorf("a volume: %d %s", r.status, r.body)
 	}
 }
 
 func TestCompletion(t *testing.T) {
-	w := newWorld(t, func(d *Deps) {
+	env := newTestEnv(t, func(d *Deps) {
 		d.StorageNames = func(_ context.Context, _ *state.Scope, prefix string) ([]string, error) {
 			return []string{prefix + "-bucket"}, nil
 		}
 	})
 	for _, name := range []string{"train-1", "train-2", "serve"} {
-		if err := w.store.Clusters().Create(t.Context(), &state.Cluster{Name: name, Hash: name, Status: api.ClusterUp, LaunchedAt: time.Now()}); err != nil {
+		if err := env.store.Clusters().Create(t.Context(), &state.Cluster{Name: name, Hash: name, Status: api.ClusterUp, LaunchedAt: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	id := w.ask("/status", `{}`)
+	id := env.ask("/status", `{}`)
 	for _, c := range []struct{ kind, prefix, want string }{
 		{"cluster_name", "tr", `["train-1","train-2"]`},
 		{"cluster_name", "x", `[]`},
@@ -63,7 +63,7 @@ func TestCompletion(t *testing.T) {
 		{"api_request", id[:8], `["` + id + `"]`},
 		{"api_request", "", `["` + id + `"]`},
 	} {
-		r := w.call(get, "/api/completion/"+c.kind+"?incomplete="+c.prefix, "")
+		r := env.call(get, "/api/completion/"+c.kind+"?incomplete="+c.prefix, "")
 		if r.status != 200 || r.body != c.want {
 			t.Errorf("%s %q: %d %s, want %s", c.kind, c.prefix, r.status, r.body, c.want)
 		}
@@ -76,45 +76,45 @@ func TestWorkspaceOfWhoeverIsLoggedIn(t *testing.T) {
 			return Rules{Workspaces: []config.Workspace{{Name: "default"}, {Name: "team", Private: true, AllowedUsers: []string{"uma"}}}}
 		}
 	}
-	w := newWorld(t, people(t, map[string]string{"uma": "user", "otto": "user"}), spaces)
-	w.as = "uma"
+	env := newTestEnv(t, people(t, map[string]string{"uma": "user", "otto": "user"}), spaces)
+	env.as = "uma"
 	for query, want := range map[string]string{
 		"":                   `"workspace":"default","source":"default-fallback"`,
 		"?requested=default": `"workspace":"default","source":"explicit"`,
 		"?requested=team":    `"workspace":"team","source":"explicit"`,
 		"?requested=other":   `"workspace":null,"source":"permission-denied"`,
 	} {
-		if r := w.call(get, "/users/me/workspace"+query, ""); r.status != 200 || !strings.Contains(r.body, want) {
+		if r := env.call(get, "/users/me/workspace"+query, ""); r.status != 200 || !strings.Contains(r.body, want) {
 			t.Errorf("%s: %d %s", query, r.status, r.body)
 		}
 	}
 	for body, want := range map[string]int{`{"preferred":"default"}`: 200, `{"preferred":null}`: 200, `{"preferred":"other"}`: 404, `{"preferred":7}`: 422} {
-		if r := w.call(post, "/users/me/workspace", body); r.status != want {
+		if r := env.call(post, "/users/me/workspace", body); r.status != want {
 			t.Errorf("%s: %d %s", body, r.status, r.body)
 		}
 	}
-	if r := w.call(post, "/users/me/workspace", `{"preferred":"team"}`); r.status != 200 {
+	if r := env.call(post, "/users/me/workspace", `{"preferred":"team"}`); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	if r := w.call(get, "/users/me/workspace", ""); !strings.Contains(r.body, `"workspace":"team","source":"preferred"`) {
+	if r := env.call(get, "/users/me/workspace", ""); !strings.Contains(r.body, `"workspace":"team","source":"preferred"`) {
 		t.Errorf("preferred: %s", r.body)
 	}
-	w.as = "otto"
-	if r := w.call(post, "/users/me/workspace", `{"preferred":"team"}`); r.status != 403 {
+	env.as = "otto"
+	if r := env.call(post, "/users/me/workspace", `{"preferred":"team"}`); r.status != 403 {
 		t.Errorf("a private workspace of others: %d %s", r.status, r.body)
 	}
 }
 
 // What a GET asks in its query reaches the verb as its body.
 func TestQueriesBecomeBodies(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for path, want := range map[string]string{
 		"/enabled_clouds?workspace=w&expand=True":          `"expand":true,"workspace":"w"`,
 		"/enabled_clouds/batch?workspaces=a,%20b&expand=0": `"expand":false,"workspaces":["a","b"]`,
 		"/volumes?refresh=yes":                             `"refresh":true`,
 	} {
-		r := w.call(get, path, "")
-		req, err := w.store.Requests().Get(t.Context(), r.id())
+		r := env.call(get, path, "")
+		req, err := env.store.Requests().Get(t.Context(), r.id())
 		if err != nil {
 			t.Fatal(path, r.body, err)
 		}
@@ -125,15 +125,15 @@ func TestQueriesBecomeBodies(t *testing.T) {
 }
 
 func TestHousekeepingStopsWithItsContext(t *testing.T) {
-	w := newWorld(t)
-	path := w.file(BlobDir("ab12", testBlob)+"/x", "")
+	env := newTestEnv(t)
+	path := env.file(BlobDir("ab12", testBlob)+"/x", "")
 	old := time.Now().Add(-2 * uploadKept)
 	if err := os.Chtimes(strings.TrimSuffix(path, "/x"), old, old); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { w.server.Housekeep(ctx); close(done) }()
+	go func() { env.server.Housekeep(ctx); close(done) }()
 	for {
 		if _, err := os.Stat(path); err != nil {
 			break

@@ -105,7 +105,7 @@ func TestDumpHoldsNoSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, people(t, map[string]string{"ada": "admin", "uma": "user"}), func(d *Deps) {
+	env := newTestEnv(t, people(t, map[string]string{"ada": "admin", "uma": "user"}), func(d *Deps) {
 		d.Config = func() *config.Config { return settings }
 	})
 
@@ -127,50 +127,50 @@ func TestDumpHoldsNoSecret(t *testing.T) {
 	}
 	everything := strings.Join(told, "\n")
 	quoted, _ := json.Marshal(everything)
-	w.file(serverLog, "time=now level=INFO msg=started\n"+everything+"\nmsg="+string(quoted)+"\nthe last line\n")
+	env.file(serverLog, "time=now level=INFO msg=started\n"+everything+"\nmsg="+string(quoted)+"\nthe last line\n")
 
 	taskYAML := "name: train\nrun: " + secrets["body"] + "\nenvs:\n  SSH_KEY: " + secrets["task variable"] + "\nsecrets:\n  ANYTHING: '" + secrets["task secret"] + "'\n  SKYPILOT_DOCKER_PASSWORD: " + secrets["task password"] + "\n"
 	body, _ := json.Marshal(map[string]any{"task": taskYAML, "env_vars": map[string]string{"SKYPILOT_USER_ID": "abcd1234"}})
 	failure, _ := json.Marshal(api.ErrorRecord{Type: "ValueError", Message: everything})
 	r := &state.Request{ID: "11111111-2222-3333-4444-555555555555", Name: "sky.launch", Status: api.RequestRunning, UserID: "abcd1234", ClusterName: "dev",
-		Body: body, Error: failure, ReturnValue: []byte(`"` + secrets["result"] + `"`), StatusMsg: everything, CreatedAt: w.store.Now()}
-	if err := w.store.Requests().Create(ctx, r); err != nil {
+		Body: body, Error: failure, ReturnValue: []byte(`"` + secrets["result"] + `"`), StatusMsg: everything, CreatedAt: env.store.Now()}
+	if err := env.store.Requests().Create(ctx, r); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.store.Clusters().Create(ctx, &state.Cluster{Name: "dev", Hash: "h", NameOnCloud: "dev-1", Status: api.ClusterInit, Requested: everything,
+	if err := env.store.Clusters().Create(ctx, &state.Cluster{Name: "dev", Hash: "h", NameOnCloud: "dev-1", Status: api.ClusterInit, Requested: everything,
 		Certs: state.Seal([]byte(secrets["certificates"] + key)), CreationYAML: taskYAML, LastUse: "sky launch " + secrets["body"], NumNodes: 1,
 		Nodes: []cloud.Node{{ID: "i-1", Reason: everything}}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.store.Attempts().Begin(ctx, state.Attempt{Token: "t", ClusterName: "dev", ClusterHash: "h"}); err != nil {
+	if err := env.store.Attempts().Begin(ctx, state.Attempt{Token: "t", ClusterName: "dev", ClusterHash: "h"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.store.Attempts().End(ctx, "t", state.AttemptEnd{Outcome: "refused", Message: everything}); err != nil {
+	if err := env.store.Attempts().End(ctx, "t", state.AttemptEnd{Outcome: "refused", Message: everything}); err != nil {
 		t.Fatal(err)
 	}
 	dag := "name: job\n---\nname: job\nrun: x\nsecrets:\n  S: " + secrets["job secret"] + "\n"
-	if _, err := w.store.ManagedJobs().Submit(ctx, &state.ManagedJob{RequestID: "q", Name: "job", SubmittedAt: w.store.Now(), Dag: []byte(dag), UserYAML: secrets["body"],
+	if _, err := env.store.ManagedJobs().Submit(ctx, &state.ManagedJob{RequestID: "q", Name: "job", SubmittedAt: env.store.Now(), Dag: []byte(dag), UserYAML: secrets["body"],
 		Tasks: []*state.ManagedTask{{Name: "job", Status: api.ManagedPending, Details: everything, Failure: everything}}}); err != nil {
 		t.Fatal(err)
 	}
 
-	w.as = "uma"
-	if r := w.call(post, "/debug/dump", `{}`); r.status != 403 {
+	env.as = "uma"
+	if r := env.call(post, "/debug/dump", `{}`); r.status != 403 {
 		t.Errorf("a user got a dump: %d", r.status)
 	}
-	w.as = "ada"
-	tarred := w.call(post, "/debug/dump", `{"client_info":{"note":`+string(quoted)+`}}`)
+	env.as = "ada"
+	tarred := env.call(post, "/debug/dump", `{"client_info":{"note":`+string(quoted)+`}}`)
 	if tarred.status != 200 {
 		t.Fatalf("%d %s", tarred.status, tarred.body)
 	}
-	made := w.call(post, "/debug/dump_create", `{"cluster_names":["dev"],"recent_minutes":60.0,"managed_job_ids":[7.0],"client_info":{"version":"x","token":"y"}}`)
+	made := env.call(post, "/debug/dump_create", `{"cluster_names":["dev"],"recent_minutes":60.0,"managed_job_ids":[7.0],"client_info":{"version":"x","token":"y"}}`)
 	if made.status != 200 {
 		t.Fatalf("%d %s", made.status, made.body)
 	}
 	id := made.header.Get(api.HeaderRequestID)
 	deadline := time.Now().Add(time.Minute)
 	for {
-		q, err := w.store.Requests().Get(ctx, id)
+		q, err := env.store.Requests().Get(ctx, id)
 		if err == nil && q.Status.Terminal() {
 			if q.Status != api.RequestSucceeded || !strings.Contains(string(q.ReturnValue), id+".zip") {
 				t.Fatalf("%s %s %s", q.Status, q.ReturnValue, q.Error)
@@ -182,7 +182,7 @@ func TestDumpHoldsNoSecret(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	zipped := w.call(get, "/debug/dump_download/"+id+".zip", "")
+	zipped := env.call(get, "/debug/dump_download/"+id+".zip", "")
 	if zipped.status != 200 {
 		t.Fatalf("%d %s", zipped.status, zipped.body)
 	}
@@ -210,13 +210,13 @@ func TestDumpHoldsNoSecret(t *testing.T) {
 }
 
 func TestDumpOfOneClusterLeavesOutTheOthers(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for _, name := range []string{"one", "two"} {
-		if err := w.store.Clusters().Create(t.Context(), &state.Cluster{Name: name, Hash: name, Status: api.ClusterInit, NumNodes: 1}); err != nil {
+		if err := env.store.Clusters().Create(t.Context(), &state.Cluster{Name: name, Hash: name, Status: api.ClusterInit, NumNodes: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r := w.call(post, "/debug/dump", `{"cluster_names":["one"]}`)
+	r := env.call(post, "/debug/dump", `{"cluster_names":["one"]}`)
 	files := untar(t, []byte(r.body))
 	if text := files["clusters.json"]; !strings.Contains(text, `"one"`) || strings.Contains(text, `"two"`) {
 		t.Errorf("%s", text)
@@ -225,10 +225,10 @@ func TestDumpOfOneClusterLeavesOutTheOthers(t *testing.T) {
 	if !strings.Contains(files["problems.txt"], "server.log") {
 		t.Errorf("problems: %q", files["problems.txt"])
 	}
-	if r := w.call(get, "/debug/dump_download/nosuch.zip", ""); r.status != 404 {
+	if r := env.call(get, "/debug/dump_download/nosuch.zip", ""); r.status != 404 {
 		t.Errorf("a dump that nobody asked for: %d", r.status)
 	}
-	list, err := w.store.Audit().List(t.Context(), state.AuditFilter{Action: "/debug/dump"})
+	list, err := env.store.Audit().List(t.Context(), state.AuditFilter{Action: "/debug/dump"})
 	if err != nil || len(list) != 1 || list[0].UserID == auth.UserID("") {
 		t.Errorf("audit: %v %v", list, err)
 	}

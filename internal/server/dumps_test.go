@@ -19,8 +19,8 @@ import (
 
 func TestWhatADumpIsAbout(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	now := w.store.Now()
+	env := newTestEnv(t)
+	now := env.store.Now()
 	for i, r := range []state.Request{
 		{ID: "aaaa0000", ClusterName: "one", CreatedAt: now.Add(-time.Minute)},
 		{ID: "bbbb0000", ClusterName: "two", CreatedAt: now.Add(-time.Hour)},
@@ -32,22 +32,22 @@ func TestWhatADumpIsAbout(t *testing.T) {
 		if i == 0 {
 			r.Status, r.Error = api.RequestFailed, []byte(`{"type":"ValueError","message":"why"}`)
 		}
-		if err := w.store.Requests().Create(t.Context(), &r); err != nil {
+		if err := env.store.Requests().Create(t.Context(), &r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, at := range map[string]time.Time{"one": now.Add(-time.Minute), "two": now.Add(-time.Hour), "three": now.Add(-time.Hour)} {
 		c := &state.Cluster{Name: name, Hash: name + "-hash", NameOnCloud: name, Status: api.ClusterUp, NumNodes: 1, StatusUpdatedAt: at}
-		if err := w.store.Clusters().Create(t.Context(), c); err != nil {
+		if err := env.store.Clusters().Create(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.store.Attempts().Begin(t.Context(), state.Attempt{Token: "try-" + name, ClusterName: name, ClusterHash: name + "-hash", StartedAt: at}); err != nil {
+		if err := env.store.Attempts().Begin(t.Context(), state.Attempt{Token: "try-" + name, ClusterName: name, ClusterHash: name + "-hash", StartedAt: at}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ids := map[int]int{}
 	for i, at := range []time.Time{now.Add(-time.Minute), now.Add(-time.Hour)} {
-		j, err := w.store.ManagedJobs().Submit(t.Context(), &state.ManagedJob{RequestID: fmt.Sprint("q", i), Name: fmt.Sprint("job", i), SubmittedAt: at,
+		j, err := env.store.ManagedJobs().Submit(t.Context(), &state.ManagedJob{RequestID: fmt.Sprint("q", i), Name: fmt.Sprint("job", i), SubmittedAt: at,
 			Dag: []byte("name: x\n---\nrun: x\n"), Tasks: []*state.ManagedTask{{Name: "t", Status: api.ManagedPending}, {Name: "u", Index: 1, Status: api.ManagedPending}}})
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func TestWhatADumpIsAbout(t *testing.T) {
 		{"no minutes", api.DebugDumpBody{RecentMinutes: minutes(0)}, ""},
 	} {
 		a := &memoryArchive{}
-		if err := w.server.writeDump(t.Context(), c.about, a); err != nil {
+		if err := env.server.writeDump(t.Context(), c.about, a); err != nil {
 			t.Fatal(err)
 		}
 		told := map[string]bool{}
@@ -95,9 +95,9 @@ func TestWhatADumpIsAbout(t *testing.T) {
 			t.Errorf("about %s: problems: %s", c.name, problems)
 		}
 	}
-	w.file(serverLog, "line\n")
+	env.file(serverLog, "line\n")
 	a := &memoryArchive{}
-	if err := w.server.writeDump(t.Context(), api.DebugDumpBody{}, a); err != nil {
+	if err := env.server.writeDump(t.Context(), api.DebugDumpBody{}, a); err != nil {
 		t.Fatal(err)
 	}
 	if problems, there := a.files["problems.txt"]; there {
@@ -107,8 +107,8 @@ func TestWhatADumpIsAbout(t *testing.T) {
 
 func TestADumpHasTheEndOfTheServersLog(t *testing.T) {
 	t.Parallel()
-	w := &world{t: t, home: t.TempDir()}
-	s := &Server{Deps: Deps{Home: w.home}}
+	env := &testEnv{t: t, home: t.TempDir()}
+	s := &Server{Deps: Deps{Home: env.home}}
 	if text, err := s.logTail(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a log: %q %v", text, err)
 	}
@@ -121,7 +121,7 @@ func TestADumpHasTheEndOfTheServersLog(t *testing.T) {
 		{"a byte more", "12345678\n" + strings.Repeat("x", dumpLog-8), strings.Repeat("x", dumpLog-8)},
 		{"a long one", strings.Repeat(line, dumpLog/100+10), strings.Repeat(line, dumpLog/100)},
 	} {
-		w.file(serverLog, c.log)
+		env.file(serverLog, c.log)
 		if text, err := s.logTail(); string(text) != c.want || err != nil {
 			t.Errorf("%s: %d bytes, want %d (%v)", c.name, len(text), len(c.want), err)
 		}
@@ -178,24 +178,24 @@ func TestWhatIsTakenForASecret(t *testing.T) {
 
 func TestMetricsOfSweepsAndClouds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	if r := w.call(get, "/metrics", ""); strings.Contains(r.body, "sky_stray") || strings.Contains(r.body, "sky_sweep") {
+	env := newTestEnv(t)
+	if r := env.call(get, "/metrics", ""); strings.Contains(r.body, "sky_stray") || strings.Contains(r.body, "sky_sweep") {
 		t.Errorf("before the first sweep: %s", r.body)
 	}
-	w.server.Metrics.CloudCalled("aws", "run", "ok", 2*time.Second)
+	env.server.Metrics.CloudCalled("aws", "run", "ok", 2*time.Second)
 	for range 3 {
-		w.server.Metrics.CloudRefused("azure", "launch", "SomethingNew")
+		env.server.Metrics.CloudRefused("azure", "launch", "SomethingNew")
 	}
-	w.server.Metrics.Swept(time.UnixMilli(100_500), map[string]int{"aws": 2, "gcp": 1}, 3)
-	w.server.Metrics.Swept(time.UnixMilli(200_500), map[string]int{"aws": 1}, 4)
+	env.server.Metrics.Swept(time.UnixMilli(100_500), map[string]int{"aws": 2, "gcp": 1}, 3)
+	env.server.Metrics.Swept(time.UnixMilli(200_500), map[string]int{"aws": 1}, 4)
 	at := time.Unix(100, 0)
-	w.server.Metrics.RequestEnded(&state.Request{Name: "sky.odd", Status: api.RequestFailed, CreatedAt: at, StartedAt: at.Add(-time.Second), FinishedAt: at.Add(-2 * time.Second)})
+	env.server.Metrics.RequestEnded(&state.Request{Name: "sky.odd", Status: api.RequestFailed, CreatedAt: at, StartedAt: at.Add(-time.Second), FinishedAt: at.Add(-2 * time.Second)})
 	c := &state.Cluster{Name: "c", Hash: "h", NameOnCloud: "c", Status: api.ClusterUp, NumNodes: 3}
-	if err := w.store.Clusters().Create(t.Context(), c); err != nil {
+	if err := env.store.Clusters().Create(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	w.ownCluster("d", "uma")
-	r := w.call(get, "/metrics", "")
+	env.ownCluster("d", "uma")
+	r := env.call(get, "/metrics", "")
 	for _, line := range []string{
 		"sky_sweep_last_timestamp_seconds 200.5", `sky_stray_machines{cloud="aws"} 1`, "sky_stray_machines_ended 7",
 		`sky_cloud_call_duration_seconds_sum{cloud="aws",call="run",outcome="ok"} 2`,
@@ -219,14 +219,14 @@ func TestMetricsOfSweepsAndClouds(t *testing.T) {
 
 func TestLegacyUploadsTakeThePlaceOfWhatIsThere(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	dir := filepath.Join(w.home, LegacyUploadDir("ab12"))
-	outside := filepath.Join(w.home, "outside")
+	env := newTestEnv(t)
+	dir := filepath.Join(env.home, LegacyUploadDir("ab12"))
+	outside := filepath.Join(env.home, "outside")
 	n := 0
 	send := func(entries ...zipEntry) reply {
 		n++
 		path := fmt.Sprintf("/upload?user_hash=ab12&upload_id=sky-2026-01-02-03-04-05-678901-%08d", n)
-		return w.call(post, path, string(zipOf(t, entries...)), "Content-Type", "application/octet-stream")
+		return env.call(post, path, string(zipOf(t, entries...)), "Content-Type", "application/octet-stream")
 	}
 	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "full", "sub"), 0o700), os.MkdirAll(outside, 0o700), os.Symlink(outside, filepath.Join(dir, "out")),
 		os.WriteFile(filepath.Join(dir, "file"), []byte("old"), 0o600), os.Mkdir(filepath.Join(dir, "empty"), 0o700)); err != nil {
@@ -256,54 +256,54 @@ func TestLegacyUploadsTakeThePlaceOfWhatIsThere(t *testing.T) {
 			t.Errorf("%s is %q, %v", name, b, err)
 		}
 	}
-	if found, _ := filepath.Glob(filepath.Join(w.home, clientsDir, "ab12", "planted")); len(found) > 0 {
+	if found, _ := filepath.Glob(filepath.Join(env.home, clientsDir, "ab12", "planted")); len(found) > 0 {
 		t.Errorf("beside the upload: %v", found)
 	}
 	if found, _ := os.ReadDir(outside); len(found) > 0 {
 		t.Errorf("outside: %v", found)
 	}
-	if found, _ := filepath.Glob(filepath.Join(w.home, clientsDir, "ab12", "uploads", unpackingPrefix+"*")); len(found) > 0 {
+	if found, _ := filepath.Glob(filepath.Join(env.home, clientsDir, "ab12", "uploads", unpackingPrefix+"*")); len(found) > 0 {
 		t.Errorf("left: %v", found)
 	}
 	// What was replaced does not count any more.
-	limits := UploadLimits{User: sizeOf(dir) + sizeOf(filepath.Join(w.home, clientsDir, "ab12", "uploads")) + 1, KeepFree: 1}
-	if err := w.server.Uploads.ledger().take("ab12", 1, limits.filled()); err != nil {
+	limits := UploadLimits{User: sizeOf(dir) + sizeOf(filepath.Join(env.home, clientsDir, "ab12", "uploads")) + 1, KeepFree: 1}
+	if err := env.server.Uploads.ledger().take("ab12", 1, limits.filled()); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAnUploadThatIsAskedForIsInUse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	if r := w.chunk(0, 1, zipOf(t, zipEntry{"a", "", 0})); r.body != completed {
+	env := newTestEnv(t)
+	if r := env.chunk(0, 1, zipOf(t, zipEntry{"a", "", 0})); r.body != completed {
 		t.Fatal(r.body)
 	}
 	old := time.Now().Add(-2 * uploadKept)
-	if err := os.Chtimes(w.blobPath(""), old, old); err != nil {
+	if err := os.Chtimes(env.blobPath(""), old, old); err != nil {
 		t.Fatal(err)
 	}
-	w.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, "")
-	if err := w.server.collectUploads(t.Context(), time.Now()); err != nil {
+	env.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, "")
+	if err := env.server.collectUploads(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(w.blobPath("a")); err != nil {
+	if _, err := os.Stat(env.blobPath("a")); err != nil {
 		t.Errorf("it was collected: %v", err)
 	}
 	// What was collected does not count any more.
 	limits := UploadLimits{User: 1, KeepFree: 1}
-	w.file(BlobDir("ab12", strings.Repeat("f", 64))+"/x", "12")
-	w.server.Uploads.ledger().Recount()
-	if err := w.server.Uploads.ledger().take("ab12", 1, limits); err == nil {
+	env.file(BlobDir("ab12", strings.Repeat("f", 64))+"/x", "12")
+	env.server.Uploads.ledger().Recount()
+	if err := env.server.Uploads.ledger().take("ab12", 1, limits); err == nil {
 		t.Error("uploads that are there do not count")
 	}
-	if err := w.server.collectUploads(t.Context(), time.Now().Add(2*uploadKept)); err != nil {
+	if err := env.server.collectUploads(t.Context(), time.Now().Add(2*uploadKept)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.server.Uploads.ledger().take("ab12", 1, limits); err != nil {
+	if err := env.server.Uploads.ledger().take("ab12", 1, limits); err != nil {
 		t.Errorf("uploads that are gone count: %v", err)
 	}
 	for query, want := range map[string]int{"user_hash=../x&blob_id=" + testBlob: 400, "user_hash=ab12&blob_id=x": 400, "blob_id=" + testBlob: 400} {
-		if r := w.call(get, "/upload_v2/blob?"+query, ""); r.status != want {
+		if r := env.call(get, "/upload_v2/blob?"+query, ""); r.status != want {
 			t.Errorf("%s: %d %s", query, r.status, r.body)
 		}
 	}

@@ -48,7 +48,7 @@ func filled(of reflect.Type, depth int) reflect.Value {
 // What stays of the body of a request that has ended is read again: when its log is
 // asked for once more, by dumps, by whoever lists requests.
 func TestTheBodiesOfEndedRequestsCanBeRead(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for _, rt := range Routes() {
 		if rt.Body == nil {
 			continue
@@ -57,11 +57,11 @@ func TestTheBodiesOfEndedRequestsCanBeRead(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", rt.Path, err)
 		}
-		r := &state.Request{ID: rt.Method + rt.Path, Name: "sky.x", Status: api.RequestSucceeded, CreatedAt: w.store.Now(), FinishedAt: w.store.Now(), Body: body}
-		if err := w.store.Requests().Create(t.Context(), r); err != nil {
+		r := &state.Request{ID: rt.Method + rt.Path, Name: "sky.x", Status: api.RequestSucceeded, CreatedAt: env.store.Now(), FinishedAt: env.store.Now(), Body: body}
+		if err := env.store.Requests().Create(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
-		kept, err := w.store.Requests().Get(t.Context(), r.ID)
+		kept, err := env.store.Requests().Get(t.Context(), r.ID)
 		if err != nil {
 			t.Fatal(err)
 		}

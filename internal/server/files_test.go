@@ -51,61 +51,61 @@ func zipOf(t testing.TB, entries ...zipEntry) []byte {
 	return b.Bytes()
 }
 
-func (w *world) blobPath(name string) string {
-	return filepath.Join(w.home, BlobDir("ab12", testBlob), name)
+func (env *testEnv) blobPath(name string) string {
+	return filepath.Join(env.home, BlobDir("ab12", testBlob), name)
 }
 
 func TestUploadInAnyOrder(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	data := zipOf(t,
 		zipEntry{"home/eve/wd/", "", 0}, zipEntry{"home/eve/wd/a.py", "print()", 0}, zipEntry{"home/eve/wd/run.sh", "#!", 0o755},
 		zipEntry{"home/eve/wd/link", "a.py", fs.ModeSymlink | 0o777})
-	if r := w.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, ""); r.body != `{"exists":false}` {
+	if r := env.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, ""); r.body != `{"exists":false}` {
 		t.Fatal(r.body)
 	}
 	third := len(data) / 3
 	parts := [][]byte{data[:third], data[third : 2*third], data[2*third:]}
 	for i, want := range map[int]string{2: `{"status":"uploading","missing_chunks":["part0","part1"]}`} {
-		if r := w.chunk(i, 3, parts[i]); r.body != want {
+		if r := env.chunk(i, 3, parts[i]); r.body != want {
 			t.Errorf("chunk %d: %s", i, r.body)
 		}
 	}
-	if r := w.chunk(0, 3, parts[0]); r.body != `{"status":"uploading","missing_chunks":["part1"]}` {
+	if r := env.chunk(0, 3, parts[0]); r.body != `{"status":"uploading","missing_chunks":["part1"]}` {
 		t.Errorf("chunk 0: %s", r.body)
 	}
 	for range 2 { // the second time it is there already
-		if r := w.chunk(1, 3, parts[1]); r.body != `{"status":"completed","missing_chunks":null}` {
+		if r := env.chunk(1, 3, parts[1]); r.body != `{"status":"completed","missing_chunks":null}` {
 			t.Errorf("chunk 1: %s", r.body)
 		}
 	}
-	if r := w.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, ""); r.body != `{"exists":true}` {
+	if r := env.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, ""); r.body != `{"exists":true}` {
 		t.Error(r.body)
 	}
-	if b, err := os.ReadFile(w.blobPath("home/eve/wd/link")); string(b) != "print()" {
+	if b, err := os.ReadFile(env.blobPath("home/eve/wd/link")); string(b) != "print()" {
 		t.Error(string(b), err)
 	}
-	if info, err := os.Stat(w.blobPath("home/eve/wd/run.sh")); err != nil || info.Mode()&0o100 == 0 {
+	if info, err := os.Stat(env.blobPath("home/eve/wd/run.sh")); err != nil || info.Mode()&0o100 == 0 {
 		t.Error("run.sh cannot be run", err)
 	}
-	left, _ := filepath.Glob(filepath.Join(filepath.Dir(w.blobPath("")), "*"))
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(env.blobPath("")), "*"))
 	if len(left) != 1 {
 		t.Errorf("left over: %v", left)
 	}
 }
 
-func (w *world) chunk(i, n int, data []byte) reply {
-	return w.call(post, fmt.Sprintf("%s&chunk_index=%d&total_chunks=%d", uploadTo, i, n), string(data), "Content-Type", "application/octet-stream")
+func (env *testEnv) chunk(i, n int, data []byte) reply {
+	return env.call(post, fmt.Sprintf("%s&chunk_index=%d&total_chunks=%d", uploadTo, i, n), string(data), "Content-Type", "application/octet-stream")
 }
 
 func TestParallelChunks(t *testing.T) {
-	w := newWorld(t)
-	w.api = "" // clients send no version with chunks
+	env := newTestEnv(t)
+	env.api = "" // clients send no version with chunks
 	data := zipOf(t, zipEntry{"f", strings.Repeat("x", 1000), 0})
 	var wg sync.WaitGroup
 	done := make(chan string, len(data)+1)
 	n := 16
 	for i := range n {
-		wg.Go(func() { done <- w.chunk(i, n, data[i*len(data)/n:(i+1)*len(data)/n]).body })
+		wg.Go(func() { done <- env.chunk(i, n, data[i*len(data)/n:(i+1)*len(data)/n]).body })
 	}
 	wg.Wait()
 	close(done)
@@ -113,7 +113,7 @@ func TestParallelChunks(t *testing.T) {
 	for body := range done {
 		completed = completed || strings.Contains(body, "completed")
 	}
-	if b, err := os.ReadFile(w.blobPath("f")); !completed || len(b) != 1000 {
+	if b, err := os.ReadFile(env.blobPath("f")); !completed || len(b) != 1000 {
 		t.Errorf("completed %v, %d bytes, %v", completed, len(b), err)
 	}
 }
@@ -121,13 +121,13 @@ func TestParallelChunks(t *testing.T) {
 // What an upload brings to nodes is what its author has: links as they are, and
 // modes. Archives of other clients have those that they carry.
 func TestAnUploadKeepsLinksAndModes(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	data := zipOf(t,
 		zipEntry{"wd/", "", fs.ModeDir | 0o750}, zipEntry{"wd/private", "x", 0o600}, zipEntry{"wd/run.sh", "x", 0o755}, zipEntry{"wd/shared", "x", 0o664},
 		zipEntry{"wd/plain", "x", 0}, zipEntry{"wd/hidden", "x", 0o004}, zipEntry{"wd/deep/er/f", "x", 0o644}, zipEntry{"wd/fixed/", "", fs.ModeDir | 0o555}, zipEntry{"wd/fixed/f", "x", 0o444},
 		zipEntry{`wd/back\slash`, "x", 0o644}, zipEntry{"wd/su", "x", fs.ModeSetuid | 0o755},
 		zipEntry{"wd/.venv/bin/python3", "/usr/bin/python3", fs.ModeSymlink | 0o777}, zipEntry{"wd/up", "../../secret", fs.ModeSymlink | 0o777}, zipEntry{"wd/near", "run.sh", fs.ModeSymlink | 0o777})
-	if r := w.chunk(0, 1, data); !strings.Contains(r.body, "completed") {
+	if r := env.chunk(0, 1, data); !strings.Contains(r.body, "completed") {
 		t.Fatal(r.body)
 	}
 	for name, want := range map[string]string{
@@ -135,14 +135,14 @@ func TestAnUploadKeepsLinksAndModes(t *testing.T) {
 		"wd/hidden": "-r-----r--", "wd/deep/er": "drwxr-xr-x", "wd/fixed": "drwxr-xr-x", "wd/fixed/f": "-r--r--r--", `wd/back\slash`: "-rw-r--r--", "wd/su": "-rwxr-xr-x",
 		"wd/.venv/bin/python3": "/usr/bin/python3", "wd/up": "../../secret", "wd/near": "run.sh",
 	} {
-		info, err := os.Lstat(w.blobPath(name))
+		info, err := os.Lstat(env.blobPath(name))
 		if err != nil {
 			t.Error(err)
 			continue
 		}
 		got := info.Mode().String()
 		if info.Mode()&fs.ModeSymlink != 0 {
-			got, _ = os.Readlink(w.blobPath(name))
+			got, _ = os.Readlink(env.blobPath(name))
 		}
 		if got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
@@ -165,70 +165,70 @@ func TestHostileUploads(t *testing.T) {
 		{"a file twice", []zipEntry{{"f", "x", 0}, {"f", "y", 0}}},
 		{"a link in place of a folder", []zipEntry{{"d/f", "x", 0}, {"d", "e", fs.ModeSymlink}}},
 	} {
-		w := newWorld(t)
-		r := w.chunk(0, 1, zipOf(t, c.entries...))
+		env := newTestEnv(t)
+		r := env.chunk(0, 1, zipOf(t, c.entries...))
 		if r.status != 400 {
 			t.Errorf("%s: %d %s", c.name, r.status, r.body)
 		}
-		if r := w.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, ""); r.body != `{"exists":false}` {
+		if r := env.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, ""); r.body != `{"exists":false}` {
 			t.Errorf("%s: it was published", c.name)
 		}
-		_ = filepath.WalkDir(w.home, func(path string, d fs.DirEntry, _ error) error {
+		_ = filepath.WalkDir(env.home, func(path string, d fs.DirEntry, _ error) error {
 			if strings.Contains(d.Name(), "evil") {
 				t.Errorf("%s: made %s", c.name, path)
 			}
 			return nil
 		})
 	}
-	w := newWorld(t)
-	if r := w.chunk(0, 1, []byte("no zip")); r.status != 400 {
+	env := newTestEnv(t)
+	if r := env.chunk(0, 1, []byte("no zip")); r.status != 400 {
 		t.Errorf("no zip: %d", r.status)
 	}
-	if r := w.chunk(0, 1, zipOf(t, zipEntry{"f", "x", 0})); !strings.Contains(r.body, "completed") {
+	if r := env.chunk(0, 1, zipOf(t, zipEntry{"f", "x", 0})); !strings.Contains(r.body, "completed") {
 		t.Errorf("a good upload after a bad one: %s", r.body)
 	}
 	cut := zipOf(t, zipEntry{"f", strings.Repeat("abc", 1000), 0})
 	cut[40] ^= 0xff
-	if err := os.RemoveAll(w.blobPath("")); err != nil {
+	if err := os.RemoveAll(env.blobPath("")); err != nil {
 		t.Fatal(err)
 	}
-	if r := w.chunk(0, 1, cut); r.status != 400 {
+	if r := env.chunk(0, 1, cut); r.status != 400 {
 		t.Errorf("a damaged entry: %d %s", r.status, r.body)
 	}
 }
 
 func TestDownload(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	logs := LogsDir("ab12")
-	w.file(logs+"/run/tasks/run.log", "out")
-	w.file(logs+"/run/other.log", "more")
-	w.file(logs+"/second/x.log", "2")
-	w.file("secret", "hush")
-	if err := os.Symlink(filepath.Join(w.home, "secret"), filepath.Join(w.home, logs, "run", "link")); err != nil {
+	env.file(logs+"/run/tasks/run.log", "out")
+	env.file(logs+"/run/other.log", "more")
+	env.file(logs+"/second/x.log", "2")
+	env.file("secret", "hush")
+	if err := os.Symlink(filepath.Join(env.home, "secret"), filepath.Join(env.home, logs, "run", "link")); err != nil {
 		t.Fatal(err)
 	}
-	env := `"env_vars":{"SKYPILOT_USER_ID":"ab12"}`
-	r := w.call(post, "/download", `{"folder_paths":["~/`+logs+`/run","`+w.home+"/"+logs+`/second"],`+env+`}`)
-	if r.status != 200 || r.header.Get("X-Home-Path") != w.home {
+	vars := `"env_vars":{"SKYPILOT_USER_ID":"ab12"}`
+	r := env.call(post, "/download", `{"folder_paths":["~/`+logs+`/run","`+env.home+"/"+logs+`/second"],`+vars+`}`)
+	if r.status != 200 || r.header.Get("X-Home-Path") != env.home {
 		t.Fatalf("%d %s %v", r.status, r.body, r.header)
 	}
 	got := unzipped(t, r.body)
-	base := strings.TrimPrefix(w.home, "/") + "/" + logs
+	base := strings.TrimPrefix(env.home, "/") + "/" + logs
 	want := map[string]string{base + "/run/": "", base + "/run/tasks/": "", base + "/run/tasks/run.log": "out",
 		base + "/run/other.log": "more", base + "/second/": "", base + "/second/x.log": "2"}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v", slices.Sorted(maps.Keys(got)))
 	}
-	r = w.call(post, "/download?relative=items", `{"folder_paths":["~/`+logs+`/second"],`+env+`}`)
+	r = env.call(post, "/download?relative=items", `{"folder_paths":["~/`+logs+`/second"],`+vars+`}`)
 	if got := unzipped(t, r.body); got["second/x.log"] != "2" {
 		t.Errorf("relative: %v", got)
 	}
 	for _, p := range []string{"~/" + logs + "/run/link", "~/" + logs + "/none"} {
-		if r := w.call(post, "/download", `{"folder_paths":["`+p+`"],`+env+`}`); r.status != 404 {
+		if r := env.call(post, "/download", `{"folder_paths":["`+p+`"],`+vars+`}`); r.status != 404 {
 			t.Errorf("%s: %d", p, r.status)
 		}
 	}
-	if r := w.call(post, "/download", `{"folder_paths":["~/`+logs+`/run"],"env_vars":{"SKYPILOT_USER_ID":"cd34"}}`); r.status != 400 {
+	if r := env.call(post, "/download", `{"folder_paths":["~/`+logs+`/run"],"env_vars":{"SKYPILOT_USER_ID":"cd34"}}`); r.status != 400 {
 		t.Errorf("somebody else's logs: %d", r.status)
 	}
 }
@@ -246,7 +246,7 @@ func TestDownloadFromAnotherServer(t *testing.T) {
 		d.shared = &logstore.Files{Store: db} // as a database that servers share has it
 		return d
 	}
-	a, b := shared(t.TempDir()), newWorld(t)
+	a, b := shared(t.TempDir()), newTestEnv(t)
 	b.server.Downloads = shared(b.home)
 	gathered := filepath.Join(a.Dir("ab12"), "c1-sky-2026", "1-train")
 	if err := os.MkdirAll(gathered, 0o700); err != nil {

@@ -18,8 +18,8 @@ import (
 // Whatever bytes come to whatever route, the answer is well formed and never the
 // server's own failure.
 func FuzzRoutes(f *testing.F) {
-	w := newWorld(f)
-	close(w.block)
+	env := newTestEnv(f)
+	close(env.block)
 	routes := Routes()
 	for i, r := range routes {
 		f.Add(uint16(i), "", "expand=True&refresh=1", "Origin", "x", []byte(`{}`))
@@ -50,7 +50,7 @@ func FuzzRoutes(f *testing.F) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // for what follows a log
 		defer cancel()
 		a := httptest.NewRecorder()
-		if cut := serveUncut(w.server, a, r.WithContext(ctx)); cut {
+		if cut := serveUncut(env.server, a, r.WithContext(ctx)); cut {
 			if ctx.Err() == nil {
 				t.Fatalf("%s %s was cut off", rt.Method, r.URL)
 			}
@@ -103,11 +103,11 @@ func wellFormed(t *testing.T, r *http.Request, a *httptest.ResponseRecorder) {
 // However a log is asked for, what comes is a part of it, or a refusal that says
 // why.
 func FuzzStreamParameters(f *testing.F) {
-	w := newWorld(f)
-	close(w.block)
-	id := w.call(post, "/logs", `{"cluster_name":"c"}`).id()
-	w.payload(id) // it has ended
-	w.file("sky_logs/run.log", "one\ntwo\nthree\n")
+	env := newTestEnv(f)
+	close(env.block)
+	id := env.call(post, "/logs", `{"cluster_name":"c"}`).id()
+	env.payload(id) // it has ended
+	env.file("sky_logs/run.log", "one\ntwo\nthree\n")
 	for _, seed := range [][4]string{
 		{"", "true", "auto", ""}, {"2", "False", "console", ""}, {"0", "True", "plain", "gz"}, {"-1", "1", "html", "zip"},
 		{"9999999999999999999", "no", "raw", "GZ"}, {"1e3", "", "", ""}, {" 1", "TRUE", "Plain", "gz"},
@@ -134,7 +134,7 @@ func FuzzStreamParameters(f *testing.F) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // for a file that is followed
 		defer cancel()
 		a := httptest.NewRecorder()
-		if serveUncut(w.server, a, r.WithContext(ctx)) {
+		if serveUncut(env.server, a, r.WithContext(ctx)) {
 			if ctx.Err() == nil {
 				t.Fatalf("%s was cut off", r.URL)
 			}

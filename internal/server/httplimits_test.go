@@ -49,17 +49,17 @@ func (l *lines) String() string {
 func TestTheServersLogTellsOfEveryCall(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
-	w := newWorld(t, func(d *Deps) {
+	env := newTestEnv(t, func(d *Deps) {
 		d.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		d.Backup = func(_ context.Context, _ BackupOptions, begin func() io.Writer) error {
 			begin()
 			return errors.New("broken")
 		}
 	})
-	w.call(get, "/api/health", "")
-	w.call(get, "/api/health?secret=hush", "", "Host", "evil.example")
-	w.call(get, "/dashboard_config", "")
-	if resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(must(http.NewRequestWithContext(t.Context(), post, w.url+"/backup", strings.NewReader(`{}`)))); err == nil {
+	env.call(get, "/api/health", "")
+	env.call(get, "/api/health?secret=hush", "", "Host", "evil.example")
+	env.call(get, "/dashboard_config", "")
+	if resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(must(http.NewRequestWithContext(t.Context(), post, env.url+"/backup", strings.NewReader(`{}`)))); err == nil {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 	}
@@ -102,12 +102,12 @@ func TestCallsAreTraced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, func(d *Deps) {
+	env := newTestEnv(t, func(d *Deps) {
 		d.Tracer = tracer
 		d.StorageNames = func(context.Context, *state.Scope, string) ([]string, error) { return nil, errors.New("broken") }
 	})
-	good := w.call(post, "/status", `{}`, "Traceparent", "00-"+traceID+"-"+spanID+"-01")
-	w.call(get, "/api/completion/storage_name", "", "Traceparent", "00-"+traceID+"-00f067aa0ba902b8-01")
+	good := env.call(post, "/status", `{}`, "Traceparent", "00-"+traceID+"-"+spanID+"-01")
+	env.call(get, "/api/completion/storage_name", "", "Traceparent", "00-"+traceID+"-00f067aa0ba902b8-01")
 	if err := tracer.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestCallsAreTraced(t *testing.T) {
 	if broken := spans.Await("GET /api/completion/storage_name", "00f067aa0ba902b8"); !broken.Failed {
 		t.Errorf("an answer of 500 is no failure: %+v", broken)
 	}
-	req, err := w.store.Requests().Get(t.Context(), good.id())
+	req, err := env.store.Requests().Get(t.Context(), good.id())
 	if err != nil || !strings.Contains(string(req.Body), `"traceparent":"`) {
 		t.Errorf("the request does not belong to the trace: %s %v", req.Body, err)
 	}
@@ -294,7 +294,7 @@ func (zeroReader) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestWhichHostsAreThisServer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for _, c := range []struct {
 		host  string
 		local net.Addr
@@ -315,7 +315,7 @@ func TestWhichHostsAreThisServer(t *testing.T) {
 		if c.local != nil {
 			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, c.local))
 		}
-		if got := w.server.knownHost(r); got != c.want {
+		if got := env.server.knownHost(r); got != c.want {
 			t.Errorf("%s on %v: %v", c.host, c.local, got)
 		}
 	}
@@ -349,8 +349,8 @@ func TestClientsThatFrameNothingGetWhatTheySent(t *testing.T) {
 		{"&client_version=22", "SSH-", "SSH-"},
 		{"", "\x00abc", "\x00abc"},
 	} {
-		w, sshd := sshWorld(t)
-		conn := w.socket(proxyPath + c.query)
+		env, sshd := sshEnv(t)
+		conn := env.socket(proxyPath + c.query)
 		if err := conn.Write(t.Context(), websocket.MessageBinary, []byte(c.send)); err != nil {
 			t.Fatal(err)
 		}
@@ -360,7 +360,7 @@ func TestClientsThatFrameNothingGetWhatTheySent(t *testing.T) {
 
 func TestCompletionsAreOfWhatACallerSees(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, people(t, map[string]string{"uma": "user", "ada": "admin"}), func(d *Deps) {
+	env := newTestEnv(t, people(t, map[string]string{"uma": "user", "ada": "admin"}), func(d *Deps) {
 		d.VolumeNames = func(_ context.Context, scope *state.Scope, prefix string) ([]string, error) {
 			if scope == nil {
 				return []string{prefix + "z", prefix + "a"}, nil
@@ -369,68 +369,68 @@ func TestCompletionsAreOfWhatACallerSees(t *testing.T) {
 		}
 		d.StorageNames = func(context.Context, *state.Scope, string) ([]string, error) { return nil, errors.New("no answer") }
 	})
-	w.ownCluster("hers", "uma")
-	w.ownCluster("hidden", "ada", "lab")
+	env.ownCluster("hers", "uma")
+	env.ownCluster("hidden", "ada", "lab")
 	for _, c := range []struct{ as, kind, want string }{
 		{"uma", "cluster_name?incomplete=h", `["hers"]`}, {"ada", "cluster_name?incomplete=h", `["hers","hidden"]`},
 		{"uma", "volume_name?incomplete=v", `["v` + auth.UserID("uma") + `"]`}, {"ada", "volume_name?incomplete=v", `["va","vz"]`},
 	} {
-		w.as = c.as
-		if r := w.call(get, "/api/completion/"+c.kind, ""); r.body != c.want {
+		env.as = c.as
+		if r := env.call(get, "/api/completion/"+c.kind, ""); r.body != c.want {
 			t.Errorf("%s as %s: %d %s, want %s", c.kind, c.as, r.status, r.body, c.want)
 		}
 	}
-	if r := w.call(get, "/api/completion/storage_name", ""); r.status != 500 {
+	if r := env.call(get, "/api/completion/storage_name", ""); r.status != 500 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }
 
 func TestCancellingByABeginningThatStandsForSeveral(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	env := newTestEnv(t)
 	seen := map[byte]string{}
 	prefix := ""
 	for prefix == "" {
-		id := w.ask("/stop", `{"cluster_name":"c"}`)
+		id := env.ask("/stop", `{"cluster_name":"c"}`)
 		if seen[id[0]] != "" {
 			prefix = id[:1]
 		}
 		seen[id[0]] = id
 	}
-	ask := w.ask("/api/cancel", `{"request_ids":["`+prefix+`"]}`)
-	if status, p := w.payload(ask); status != 500 || !strings.Contains(p.Error, api.ErrValue) {
+	ask := env.ask("/api/cancel", `{"request_ids":["`+prefix+`"]}`)
+	if status, p := env.payload(ask); status != 500 || !strings.Contains(p.Error, api.ErrValue) {
 		t.Errorf("%d %+v", status, p)
 	}
 	one := seen[prefix[0]]
-	twice := w.ask("/api/cancel", `{"request_ids":["`+one+`","`+one+`","none"]}`)
-	if _, p := w.payload(twice); p.ReturnValue != `["`+one+`"]` {
+	twice := env.ask("/api/cancel", `{"request_ids":["`+one+`","`+one+`","none"]}`)
+	if _, p := env.payload(twice); p.ReturnValue != `["`+one+`"]` {
 		t.Errorf("cancelled %s", p.ReturnValue)
 	}
-	if _, p := w.payload(w.ask("/api/cancel", `{"request_ids":[]}`)); p.ReturnValue != `[]` {
+	if _, p := env.payload(env.ask("/api/cancel", `{"request_ids":[]}`)); p.ReturnValue != `[]` {
 		t.Errorf("of none: %s", p.ReturnValue)
 	}
-	close(w.block)
+	close(env.block)
 }
 
 func TestKeysOfOwnMachinesMayHave64KiB(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	env := newTestEnv(t)
 	form := func(n int) string {
 		return "--b\r\nContent-Disposition: form-data; name=\"key_name\"\r\n\r\nk\r\n--b\r\nContent-Disposition: form-data; name=\"key_file\"; filename=\"k\"\r\n\r\n" +
 			strings.Repeat("x", n) + "\r\n--b--\r\n"
 	}
 	for n, want := range map[int]int{1: 200, 64 << 10: 200, 64<<10 + 1: 400, 128 << 10: 400} {
-		if r := w.call(post, "/ssh_node_pools/keys", form(n), "Content-Type", "multipart/form-data; boundary=b"); r.status != want {
+		if r := env.call(post, "/ssh_node_pools/keys", form(n), "Content-Type", "multipart/form-data; boundary=b"); r.status != want {
 			t.Errorf("%d bytes: %d %s", n, r.status, r.body)
 		}
 	}
-	if r := w.call(post, "/ssh_node_pools/lab/deploy", ""); r.status != 200 || !strings.Contains(r.body, `"status":"accepted"`) || !strings.Contains(r.body, r.id()) {
+	if r := env.call(post, "/ssh_node_pools/lab/deploy", ""); r.status != 200 || !strings.Contains(r.body, `"status":"accepted"`) || !strings.Contains(r.body, r.id()) {
 		t.Errorf("%d %s", r.status, r.body)
-	} else if q, err := w.store.Requests().Get(t.Context(), r.id()); err != nil || !strings.Contains(string(q.Body), `"infra":"lab"`) {
+	} else if q, err := env.store.Requests().Get(t.Context(), r.id()); err != nil || !strings.Contains(string(q.Body), `"infra":"lab"`) {
 		t.Errorf("%s %v", q.Body, err)
 	}
 	for _, path := range []string{"/ssh_node_pools/deploy", "/ssh_node_pools/down"} {
-		if r := w.call(post, path, `{}`); !strings.Contains(r.body, `"status":"accepted"`) {
+		if r := env.call(post, path, `{}`); !strings.Contains(r.body, `"status":"accepted"`) {
 			t.Errorf("%s: %d %s", path, r.status, r.body)
 		}
 	}
@@ -438,28 +438,28 @@ func TestKeysOfOwnMachinesMayHave64KiB(t *testing.T) {
 
 func TestDownloadsThatCannotBeSent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	env := newTestEnv(t)
 	ask := func(path string) reply {
-		return w.call(post, "/download", `{"folder_paths":["`+path+`"],"env_vars":{"SKYPILOT_USER_ID":"ab12"}}`)
+		return env.call(post, "/download", `{"folder_paths":["`+path+`"],"env_vars":{"SKYPILOT_USER_ID":"ab12"}}`)
 	}
 	if r := ask("~/" + LogsDir("ab12") + "/x"); r.status != 404 {
 		t.Errorf("nothing was gathered: %d %s", r.status, r.body)
 	}
-	w.file(LogsDir("ab12")+"/x/log", "1")
+	env.file(LogsDir("ab12")+"/x/log", "1")
 	for path, want := range map[string]int{"~/" + LogsDir("ab12"): 200, "~/" + LogsDir("ab12") + "/x/log": 200, "~/" + LogsDir("ab12") + "x": 400,
 		"~/" + LogsDir("ab12") + "/../../cd34": 400, "x": 400} {
 		if r := ask(path); r.status != want {
 			t.Errorf("%s: %d %s", path, r.status, r.body)
 		}
 	}
-	r := w.call(post, "/download?relative=items", `{"folder_paths":["~/`+LogsDir("ab12")+`"],"env_vars":{"SKYPILOT_USER_ID":"ab12"}}`)
+	r := env.call(post, "/download?relative=items", `{"folder_paths":["~/`+LogsDir("ab12")+`"],"env_vars":{"SKYPILOT_USER_ID":"ab12"}}`)
 	if got := unzipped(t, r.body); len(got) != 2 || got["x/log"] != "1" {
 		t.Errorf("all that was gathered: %v", got)
 	}
 	if r.header.Get("Content-Type") != "application/zip" || r.header.Get("Content-Disposition") != `attachment; filename="logs.zip"` {
 		t.Errorf("%v", r.header)
 	}
-	dir := filepath.Join(w.home, LogsDir("ab12"))
+	dir := filepath.Join(env.home, LogsDir("ab12"))
 	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -471,11 +471,11 @@ func TestDownloadsThatCannotBeSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken.Close()
-	w.server.Downloads = NewDownloads(t.TempDir(), broken.AsShared())
+	env.server.Downloads = NewDownloads(t.TempDir(), broken.AsShared())
 	if r := ask("~/" + LogsDir("ab12") + "/x"); r.status != 500 {
 		t.Errorf("from a database that is gone: %d %s", r.status, r.body)
 	}
-	d := w.server.Downloads
+	d := env.server.Downloads
 	for _, gathered := range []string{filepath.Join(d.Dir("ab12"), "x"), "not/absolute"} {
 		if got, err := d.Offer(t.Context(), "ab12", map[string]string{"1": gathered}); err == nil {
 			t.Errorf("%s is offered: %v", gathered, got)
@@ -484,8 +484,8 @@ func TestDownloadsThatCannotBeSent(t *testing.T) {
 	if err := d.sweep(t.Context(), time.Now()); err == nil {
 		t.Error("a sweep that could not read the database went well")
 	}
-	w.server.Uploads = &Uploads{Home: w.home, Store: broken.AsShared()}
-	if err := w.server.collectUploads(t.Context(), time.Now()); err == nil {
+	env.server.Uploads = &Uploads{Home: env.home, Store: broken.AsShared()}
+	if err := env.server.collectUploads(t.Context(), time.Now()); err == nil {
 		t.Error("uploads that could not be listed were collected")
 	}
 }

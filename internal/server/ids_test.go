@@ -22,16 +22,16 @@ import (
 // An id that another call has is a 409 on every route that records one, and no
 // route answers a call that is repeated with a failure of its own.
 func TestIDsThatAreTaken(t *testing.T) {
-	w := newWorldOf(t, func(*world) {}, people(t, map[string]string{"uma": "admin"}))
-	w.ownCluster("umas", "uma")
-	w.as = "uma"
+	env := newTestEnvOf(t, func(*testEnv) {}, people(t, map[string]string{"uma": "admin"}))
+	env.ownCluster("umas", "uma")
+	env.as = "uma"
 	// One that is a request, and one that is only in the audit log.
 	asked, direct := uuid.NewString(), uuid.NewString()
-	if r := w.call(post, "/recipes/pin", `{"recipe_name":"taken","pinned":true}`, api.HeaderRequestID, asked); r.status != 200 {
+	if r := env.call(post, "/recipes/pin", `{"recipe_name":"taken","pinned":true}`, api.HeaderRequestID, asked); r.status != 200 {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
-	w.payload(asked)
-	if r := w.call(post, "/users/create", `{"username":"x","password":"y"}`, api.HeaderRequestID, direct); r.status != 200 {
+	env.payload(asked)
+	if r := env.call(post, "/users/create", `{"username":"x","password":"y"}`, api.HeaderRequestID, direct); r.status != 200 {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
 	for _, rt := range Routes() {
@@ -47,14 +47,14 @@ func TestIDsThatAreTaken(t *testing.T) {
 			if !rt.Changes() && id == direct {
 				continue // reads leave no trail: the id is free for them
 			}
-			got := w.call(rt.Method, path, w.sample(rt), api.HeaderRequestID, id)
+			got := env.call(rt.Method, path, env.sample(rt), api.HeaderRequestID, id)
 			if records != (got.status == 409) {
 				t.Errorf("%s %s: %d %s", rt.Method, rt.Path, got.status, got.body)
 			}
 			// Repeated under its own id.
 			own := uuid.NewString()
 			for range 2 {
-				if got := w.call(rt.Method, path, w.sample(rt), api.HeaderRequestID, own); got.status >= 500 && got.status != 501 {
+				if got := env.call(rt.Method, path, env.sample(rt), api.HeaderRequestID, own); got.status >= 500 && got.status != 501 {
 					t.Errorf("%s %s, repeated: %d %s", rt.Method, rt.Path, got.status, got.body)
 				}
 			}
@@ -65,8 +65,8 @@ func TestIDsThatAreTaken(t *testing.T) {
 // The same read twice at once is one request, also before it is recorded.
 func TestAReadThatIsRepeatedAtOnce(t *testing.T) {
 	begun, block := make(chan struct{}), make(chan struct{})
-	w := newWorldOf(t, func(w *world) {
-		w.engine.HandleRead("sky.status", func(context.Context, *requests.Call) (any, error) {
+	env := newTestEnvOf(t, func(env *testEnv) {
+		env.engine.HandleRead("sky.status", func(context.Context, *requests.Call) (any, error) {
 			close(begun)
 			<-block
 			return []any{}, nil
@@ -74,7 +74,7 @@ func TestAReadThatIsRepeatedAtOnce(t *testing.T) {
 	})
 	id := uuid.NewString()
 	replies := make(chan reply, 2)
-	ask := func() { replies <- w.call(post, "/status", `{}`, api.HeaderRequestID, id) }
+	ask := func() { replies <- env.call(post, "/status", `{}`, api.HeaderRequestID, id) }
 	go ask()
 	<-begun
 	go ask()
@@ -83,16 +83,16 @@ func TestAReadThatIsRepeatedAtOnce(t *testing.T) {
 			t.Errorf("%d %s", r.status, r.body)
 		}
 	}
-	if r := w.call(post, "/queue", `{"cluster_name":"c"}`, api.HeaderRequestID, id); r.status != 409 {
+	if r := env.call(post, "/queue", `{"cluster_name":"c"}`, api.HeaderRequestID, id); r.status != 409 {
 		t.Errorf("another call under that id: %d %s", r.status, r.body)
 	}
 	close(block)
-	w.payload(id)
+	env.payload(id)
 }
 
 // A caller who has gone away is no failure of the server's.
 func TestACallerWhoWentAway(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for _, rt := range Routes() {
 		if rt.Kind == Socket {
 			continue
@@ -100,20 +100,20 @@ func TestACallerWhoWentAway(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		var body io.Reader
-		if text := w.sample(rt); text != "" {
+		if text := env.sample(rt); text != "" {
 			body = strings.NewReader(text)
 		}
 		path := strings.NewReplacer("{pool}", "p", "{name}", "n", "{path...}", "", "{$}", "").Replace(rt.Path)
 		r := httptest.NewRequestWithContext(ctx, rt.Method, "http://localhost"+path, body)
 		r.RemoteAddr = "127.0.0.1:1"
 		a := httptest.NewRecorder()
-		serveUncut(w.server, a, r)
+		serveUncut(env.server, a, r)
 		if a.Code >= 500 && a.Code != 501 {
 			t.Errorf("%s %s: %d %s", rt.Method, rt.Path, a.Code, a.Body)
 		}
 	}
 	var gone int
-	list, err := w.store.Audit().List(t.Context(), state.AuditFilter{Since: time.Now().Add(-time.Hour)})
+	list, err := env.store.Audit().List(t.Context(), state.AuditFilter{Since: time.Now().Add(-time.Hour)})
 	for _, e := range list {
 		if e.Detail == "The caller went away" {
 			gone++
@@ -131,14 +131,14 @@ func TestACallThatIsBeingRecordedIsToBeRepeated(t *testing.T) {
 }
 
 func TestACallThatTheDatabaseDidNotAnswerIsToBeRepeated(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for want, err := range map[int]error{
 		http.StatusServiceUnavailable:  fmt.Errorf("reading roles: %w", context.DeadlineExceeded),
 		http.StatusInternalServerError: errors.New("no such column"),
 		http.StatusConflict:            state.ErrConflict,
 	} {
 		a := httptest.NewRecorder()
-		w.server.notRecorded(a, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/status", nil), err)
+		env.server.notRecorded(a, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/status", nil), err)
 		if a.Code != want {
 			t.Errorf("%v: %d %s, want %d", err, a.Code, a.Body, want)
 		}

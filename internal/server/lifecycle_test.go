@@ -13,10 +13,10 @@ import (
 )
 
 func TestSubmitStreamGet(t *testing.T) {
-	w := newWorld(t)
-	id := w.ask("/launch", `{"task":"run: x","cluster_name":"c","env_vars":{"SKYPILOT_USER_ID":"ab12","SKYPILOT_USER":"eve"}}`)
+	env := newTestEnv(t)
+	id := env.ask("/launch", `{"task":"run: x","cluster_name":"c","env_vars":{"SKYPILOT_USER_ID":"ab12","SKYPILOT_USER":"eve"}}`)
 
-	s := w.call(get, "/api/stream?request_id="+id[:8]+"&follow=True&format=console", "")
+	s := env.call(get, "/api/stream?request_id="+id[:8]+"&follow=True&format=console", "")
 	if !strings.Contains(s.body, "as ab12 (eve)\n") || !strings.Contains(s.body, `rich_init`) {
 		t.Errorf("stream: %q", s.body)
 	}
@@ -28,12 +28,12 @@ func TestSubmitStreamGet(t *testing.T) {
 			t.Errorf("%s: %q", h, got)
 		}
 	}
-	plain := w.call(get, "/api/stream?request_id="+id+"&format=plain", "")
+	plain := env.call(get, "/api/stream?request_id="+id+"&format=plain", "")
 	if plain.body != "as ab12 (eve)\n" {
 		t.Errorf("plain stream: %q", plain.body)
 	}
 
-	status, p := w.payload(id)
+	status, p := env.payload(id)
 	if status != 200 || p.Status != api.RequestSucceeded || p.UserID != "ab12" || *p.ClusterName != "c" || p.ScheduleType != api.ScheduleLong {
 		t.Errorf("%d %+v", status, p)
 	}
@@ -48,9 +48,9 @@ func TestSubmitStreamGet(t *testing.T) {
 
 // One SDK reads the failed record as the whole body, the other under "detail".
 func TestFailureIsReadableBothWays(t *testing.T) {
-	w := newWorld(t)
-	id := w.ask("/exec", `{"task":"run: x","cluster_name":"nosuch"}`)
-	r := w.call(get, "/api/get?request_id="+id, "")
+	env := newTestEnv(t)
+	id := env.ask("/exec", `{"task":"run: x","cluster_name":"nosuch"}`)
+	r := env.call(get, "/api/get?request_id="+id, "")
 	if r.status != http.StatusInternalServerError {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
@@ -74,14 +74,14 @@ func TestFailureIsReadableBothWays(t *testing.T) {
 }
 
 func TestGetRefusals(t *testing.T) {
-	w := newWorld(t)
-	w.ask("/status", `{}`)
+	env := newTestEnv(t)
+	env.ask("/status", `{}`)
 	for range 20 { // two of 21 ids begin with the same digit
-		w.ask("/status", `{}`)
+		env.ask("/status", `{}`)
 	}
 	var ambiguous string
 	seen := map[byte]bool{}
-	list := w.call(get, "/api/status?all_status=True", "").json(t).([]any)
+	list := env.call(get, "/api/status?all_status=True", "").json(t).([]any)
 	for _, e := range list {
 		id := e.(map[string]any)["request_id"].(string)
 		if seen[id[0]] {
@@ -101,7 +101,7 @@ func TestGetRefusals(t *testing.T) {
 		{"/api/stream?request_id=zzzz", 404},
 		{"/api/stream?request_id=" + ambiguous, 400},
 	} {
-		r := w.call(get, c.path, "")
+		r := env.call(get, c.path, "")
 		if d, _ := r.json(t).(map[string]any); r.status != c.want || d["detail"] == nil {
 			t.Errorf("%s: %d %s, want %d with a detail", c.path, r.status, r.body, c.want)
 		}
@@ -109,37 +109,37 @@ func TestGetRefusals(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	w := newWorld(t)
-	id := w.ask("/stop", `{"cluster_name":"c"}`)
-	cancel := w.ask("/api/cancel", `{"request_ids":["`+id[:10]+`","zzzz"]}`)
-	if _, p := w.payload(cancel); p.ReturnValue != `["`+id+`"]` {
+	env := newTestEnv(t)
+	id := env.ask("/stop", `{"cluster_name":"c"}`)
+	cancel := env.ask("/api/cancel", `{"request_ids":["`+id[:10]+`","zzzz"]}`)
+	if _, p := env.payload(cancel); p.ReturnValue != `["`+id+`"]` {
 		t.Errorf("cancelled %s, want %s", p.ReturnValue, id)
 	}
-	status, p := w.payload(id)
+	status, p := env.payload(id)
 	if status != 200 || p.Status != api.RequestCancelled || p.Error != "null" {
 		t.Errorf("%d %+v", status, p)
 	}
-	again := w.ask("/api/cancel", `{"request_ids":["`+id+`"]}`)
-	if _, p := w.payload(again); p.ReturnValue != `[]` {
+	again := env.ask("/api/cancel", `{"request_ids":["`+id+`"]}`)
+	if _, p := env.payload(again); p.ReturnValue != `[]` {
 		t.Errorf("a request that has ended was cancelled again: %s", p.ReturnValue)
 	}
-	other := w.ask("/stop", `{"cluster_name":"c","env_vars":{"SKYPILOT_USER_ID":"ab12"}}`)
-	mine := w.ask("/stop", `{"cluster_name":"c","env_vars":{"SKYPILOT_USER_ID":"cd34"}}`)
-	all := w.ask("/api/cancel", `{"user_id":"cd34"}`)
-	if _, p := w.payload(all); p.ReturnValue != `["`+mine+`"]` {
+	other := env.ask("/stop", `{"cluster_name":"c","env_vars":{"SKYPILOT_USER_ID":"ab12"}}`)
+	mine := env.ask("/stop", `{"cluster_name":"c","env_vars":{"SKYPILOT_USER_ID":"cd34"}}`)
+	all := env.ask("/api/cancel", `{"user_id":"cd34"}`)
+	if _, p := env.payload(all); p.ReturnValue != `["`+mine+`"]` {
 		t.Errorf("all of one user: %s", p.ReturnValue)
 	}
-	all = w.ask("/api/cancel", `{"request_ids":null}`)
-	if _, p := w.payload(all); p.ReturnValue != `["`+other+`"]` {
+	all = env.ask("/api/cancel", `{"request_ids":null}`)
+	if _, p := env.payload(all); p.ReturnValue != `["`+other+`"]` {
 		t.Errorf("all: %s, want %s", p.ReturnValue, other)
 	}
 }
 
 func TestStatusListsWithoutSecrets(t *testing.T) {
-	w := newWorld(t)
-	w.ask("/status", `{}`)
-	id := w.ask("/stop", `{"cluster_name":"c","env_vars":{"AWS_SECRET_ACCESS_KEY":"hush"},"entrypoint_command":"sky launch --secret k=hush"}`)
-	r := w.call(get, "/api/status", "")
+	env := newTestEnv(t)
+	env.ask("/status", `{}`)
+	id := env.ask("/stop", `{"cluster_name":"c","env_vars":{"AWS_SECRET_ACCESS_KEY":"hush"},"entrypoint_command":"sky launch --secret k=hush"}`)
+	r := env.call(get, "/api/status", "")
 	if strings.Contains(r.body, "hush") {
 		t.Errorf("a secret is listed: %s", r.body)
 	}
@@ -159,18 +159,18 @@ func TestStatusListsWithoutSecrets(t *testing.T) {
 	}
 	for query, want := range map[string]int{"?all_status=True": 2, "?all_status=true&limit=1": 1, "?request_ids=" + id: 1,
 		"?cluster_name=other": 0, "?request_ids=zzzz": 0, "?fields=name&fields=status": 1} {
-		if got := w.call(get, "/api/status"+query, "").json(t).([]any); len(got) != want {
+		if got := env.call(get, "/api/status"+query, "").json(t).([]any); len(got) != want {
 			t.Errorf("%s: %d requests, want %d", query, len(got), want)
 		}
 	}
-	close(w.block)
+	close(env.block)
 }
 
 func TestLogRouteStreamsAndReplays(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	resp := w.send(ctx, post, "/logs", `{"cluster_name":"slow"}`)
+	resp := env.send(ctx, post, "/logs", `{"cluster_name":"slow"}`)
 	defer resp.Body.Close()
 	id := resp.Header.Get(api.HeaderRequestID)
 	lines := bufio.NewScanner(resp.Body)
@@ -179,49 +179,49 @@ func TestLogRouteStreamsAndReplays(t *testing.T) {
 			t.Fatalf("got %q, want %q", lines.Text(), want)
 		}
 	}
-	close(w.block)
+	close(env.block)
 	if !lines.Scan() || lines.Text() != "line three" || lines.Scan() {
 		t.Errorf("the end: %q", lines.Text())
 	}
-	if _, p := w.payload(id); p.ReturnValue != "100" || p.Name != "sky.logs" {
+	if _, p := env.payload(id); p.ReturnValue != "100" || p.Name != "sky.logs" {
 		t.Errorf("%+v", p)
 	}
-	if again := w.call(get, "/api/stream?request_id="+id, ""); again.body != "line one\nline two\nline three\n" {
+	if again := env.call(get, "/api/stream?request_id="+id, ""); again.body != "line one\nline two\nline three\n" {
 		t.Errorf("replay: %q", again.body)
 	}
 }
 
 func TestLogRouteFailsInItsRecord(t *testing.T) {
-	w := newWorld(t)
-	r := w.call(post, "/logs", `{"cluster_name":"nosuch"}`)
+	env := newTestEnv(t)
+	r := env.call(post, "/logs", `{"cluster_name":"nosuch"}`)
 	if r.status != 200 || r.body != "" || r.header.Get("Content-Type") != textPlain {
 		t.Errorf("%d %q", r.status, r.body)
 	}
-	if status, p := w.payload(r.id()); status != 500 || !strings.Contains(p.Error, "no such cluster") {
+	if status, p := env.payload(r.id()); status != 500 || !strings.Contains(p.Error, "no such cluster") {
 		t.Errorf("%d %+v", status, p)
 	}
 }
 
 func TestGoneReaderEndsItsLog(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	resp := w.send(ctx, post, "/logs", `{"cluster_name":"slow"}`)
+	resp := env.send(ctx, post, "/logs", `{"cluster_name":"slow"}`)
 	id := resp.Header.Get(api.HeaderRequestID)
 	cancel()
 	resp.Body.Close()
-	if status, p := w.payload(id); status != 200 || p.Status != api.RequestCancelled {
+	if status, p := env.payload(id); status != 200 || p.Status != api.RequestCancelled {
 		t.Errorf("%d %+v", status, p)
 	}
 }
 
 func TestUnsupportedIsAcceptedAndFails(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for _, r := range Routes() {
 		if r.Kind != Async && r.Kind != Log || r.Name != "jobs.launch" && r.Name != "recipes.get" && r.Name != "serve.logs" {
 			continue
 		}
-		a := w.call(r.Method, r.Path, `{"task":"run: x","recipe_name":"r","service_name":"s"}`)
-		status, p := w.payload(a.id())
+		a := env.call(r.Method, r.Path, `{"task":"run: x","recipe_name":"r","service_name":"s"}`)
+		status, p := env.payload(a.id())
 		if a.status != 200 || status != 500 || !strings.Contains(p.Error, api.ErrNotSupported) {
 			t.Errorf("%s: %d, then %d %s", r.Path, a.status, status, p.Error)
 		}
@@ -229,7 +229,7 @@ func TestUnsupportedIsAcceptedAndFails(t *testing.T) {
 }
 
 func TestWhatStatusOfClientsNeeds(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for _, c := range []struct{ method, path, want string }{
 		{post, "/jobs/queue/v2", `{"jobs":[],"total":0,"total_no_filter":0,"status_counts":{}}`},
 		{post, "/serve/status", `[]`},
@@ -243,12 +243,12 @@ func TestWhatStatusOfClientsNeeds(t *testing.T) {
 		if c.method == post {
 			body = "{}"
 		}
-		r := w.call(c.method, c.path, body)
-		if status, p := w.payload(r.id()); r.status != 200 || status != 200 || p.ReturnValue != c.want {
+		r := env.call(c.method, c.path, body)
+		if status, p := env.payload(r.id()); r.status != 200 || status != 200 || p.ReturnValue != c.want {
 			t.Errorf("%s: %d, then %d %s", c.path, r.status, status, p.ReturnValue)
 		}
 	}
-	if r := w.call(get, "/users/me/workspace", ""); r.status != 401 {
+	if r := env.call(get, "/users/me/workspace", ""); r.status != 401 {
 		t.Errorf("a caller without a login has the workspace %d %s", r.status, r.body)
 	}
 }

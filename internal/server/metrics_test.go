@@ -10,14 +10,14 @@ import (
 )
 
 func TestMetrics(t *testing.T) {
-	w := newWorld(t)
-	w.ownCluster("one", "uma")
-	w.ask("/status", `{}`)
-	w.call(get, "/no/such/route", "")
+	env := newTestEnv(t)
+	env.ownCluster("one", "uma")
+	env.ask("/status", `{}`)
+	env.call(get, "/no/such/route", "")
 	at := time.Unix(100, 0)
-	w.server.Metrics.RequestEnded(&state.Request{Name: "sky.launch", Status: api.RequestSucceeded, CreatedAt: at, StartedAt: at.Add(time.Second), FinishedAt: at.Add(8 * time.Second)})
-	w.server.Metrics.RequestEnded(&state.Request{Name: "sky.down", Status: api.RequestCancelled, CreatedAt: at, FinishedAt: at}) // never started
-	r := w.call(get, "/metrics", "")
+	env.server.Metrics.RequestEnded(&state.Request{Name: "sky.launch", Status: api.RequestSucceeded, CreatedAt: at, StartedAt: at.Add(time.Second), FinishedAt: at.Add(8 * time.Second)})
+	env.server.Metrics.RequestEnded(&state.Request{Name: "sky.down", Status: api.RequestCancelled, CreatedAt: at, FinishedAt: at}) // never started
+	r := env.call(get, "/metrics", "")
 	if !strings.HasPrefix(r.header.Get("Content-Type"), "text/plain; version=0.0.4") {
 		t.Errorf("sent as %s", r.header.Get("Content-Type"))
 	}

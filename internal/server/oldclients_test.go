@@ -12,8 +12,8 @@ import (
 )
 
 func TestAClientThatIsTooOldHearsHowToUpgrade(t *testing.T) {
-	w := newWorld(t)
-	r, _ := http.NewRequest(http.MethodGet, w.url+"/api/health", nil)
+	env := newTestEnv(t)
+	r, _ := http.NewRequest(http.MethodGet, env.url+"/api/health", nil)
 	r.Header.Set(api.HeaderAPIVersion, "20")
 	r.Header.Set(api.HeaderVersion, "0.10.1")
 	got, err := http.DefaultClient.Do(r)
@@ -32,7 +32,7 @@ func TestAClientThatIsTooOldHearsHowToUpgrade(t *testing.T) {
 // Clients ask for all lines with a tail of 0 or less.
 func TestATailBelowZeroIsAll(t *testing.T) {
 	asked := []int{}
-	w := newWorld(t, func(d *Deps) {
+	env := newTestEnv(t, func(d *Deps) {
 		d.ProvisionLogs = func(_ context.Context, q ProvisionLogs, out io.Writer) error {
 			asked = append(asked, q.Tail)
 			fmt.Fprintln(out, "line")
@@ -40,7 +40,7 @@ func TestATailBelowZeroIsAll(t *testing.T) {
 		}
 	})
 	for _, tail := range []string{"-1", "0", "", "5"} {
-		got, err := http.Post(w.url+"/provision_logs?follow=False&tail="+tail, "application/json", strings.NewReader(`{"cluster_name":"c"}`))
+		got, err := http.Post(env.url+"/provision_logs?follow=False&tail="+tail, "application/json", strings.NewReader(`{"cluster_name":"c"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestATailBelowZeroIsAll(t *testing.T) {
 	if fmt.Sprint(asked) != "[0 0 0 5]" {
 		t.Errorf("tails %v", asked)
 	}
-	got, err := http.Post(w.url+"/provision_logs?tail=x", "application/json", strings.NewReader(`{"cluster_name":"c"}`))
+	got, err := http.Post(env.url+"/provision_logs?tail=x", "application/json", strings.NewReader(`{"cluster_name":"c"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

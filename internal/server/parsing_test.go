@@ -190,14 +190,14 @@ func TestPathsAreTakenAsTheyAreOrNotAtAll(t *testing.T) {
 			t.Errorf("%q: %q, want %q", path, got, want)
 		}
 	}
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for _, path := range []string{"//api/health", "/api/../api/health", "/api//health", "/x/../dashboard/"} {
-		if r := w.call(get, path, ""); r.status != http.StatusNotFound {
+		if r := env.call(get, path, ""); r.status != http.StatusNotFound {
 			t.Errorf("%s: %d %v", path, r.status, r.header)
 		}
 	}
 	for _, path := range []string{"/internal/dashboard/api/health", "/api/health"} {
-		if r := w.call(get, path, ""); r.status != http.StatusOK {
+		if r := env.call(get, path, ""); r.status != http.StatusOK {
 			t.Errorf("%s: %d %s", path, r.status, r.body)
 		}
 	}

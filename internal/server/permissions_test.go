@@ -95,19 +95,19 @@ func TestEveryRouteHasAPermission(t *testing.T) {
 }
 
 // ownCluster stores a cluster of somebody's.
-func (w *world) ownCluster(name, owner string, workspace ...string) {
-	w.t.Helper()
+func (env *testEnv) ownCluster(name, owner string, workspace ...string) {
+	env.t.Helper()
 	workspace = append(workspace, "default")
 	c := &state.Cluster{Name: name, Hash: name + "-hash", NameOnCloud: name, Status: api.ClusterUp, UserHash: auth.UserID(owner), UserName: owner,
 		Workspace: workspace[0], Offer: cloud.Offer{}, NumNodes: 1, AutostopMinutes: -1}
-	if err := w.store.Clusters().Create(w.t.Context(), c); err != nil {
-		w.t.Fatal(err)
+	if err := env.store.Clusters().Create(env.t.Context(), c); err != nil {
+		env.t.Fatal(err)
 	}
 }
 
 // sample is a body that a route accepts, about the caller's own things or, for
 // the others, about what is not theirs.
-func (w *world) sample(r Route) string {
+func (env *testEnv) sample(r Route) string {
 	if r.Body == nil {
 		return ""
 	}
@@ -139,7 +139,7 @@ func (w *world) sample(r Route) string {
 	}
 	b, err := json.Marshal(fields)
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	return string(b)
 }
@@ -161,12 +161,12 @@ func TestPermissionMatrix(t *testing.T) {
 }
 
 func permissionMatrix(t *testing.T, removed bool) {
-	w := newWorldOf(t, func(*world) {}, people(t, map[string]string{"vic": "viewer", "uma": "user", "otto": "user", "wes": "user", "ada": "admin"}), func(d *Deps) {
+	env := newTestEnvOf(t, func(*testEnv) {}, people(t, map[string]string{"vic": "viewer", "uma": "user", "otto": "user", "wes": "user", "ada": "admin"}), func(d *Deps) {
 		d.Rules = func() Rules {
 			return Rules{Workspaces: []config.Workspace{{Name: "default"}, {Name: "lab", Private: true, AllowedUsers: []string{"uma", "otto", "vic"}, Removed: removed}}}
 		}
 	})
-	w.ownCluster("umas", "uma", "lab")
+	env.ownCluster("umas", "uma", "lab")
 	for _, r := range Routes() {
 		nobody, viewer, user, admin := r.Access()
 		other := user
@@ -184,12 +184,12 @@ func permissionMatrix(t *testing.T, removed bool) {
 			who  string
 			want Access
 		}{{"", nobody}, {"vic", viewer}, {"uma", user}, {"otto", other}, {"wes", elsewhere}, {"ada", admin}} {
-			w.as = c.who
+			env.as = c.who
 			path := strings.NewReplacer("{pool}", "p", "{name}", "n", "{path...}", "", "{$}", "").Replace(r.Path)
 			if r.Kind == Socket {
 				path += "?cluster_name=umas"
 			}
-			got := w.call(r.Method, path, w.sample(r))
+			got := env.call(r.Method, path, env.sample(r))
 			want := map[Access]int{Login: http.StatusUnauthorized, Closed: http.StatusForbidden}[c.want]
 			refused := got.status == http.StatusUnauthorized || got.status == http.StatusForbidden
 			if want != 0 && got.status != want || want == 0 && refused {
@@ -206,7 +206,7 @@ func permissionMatrix(t *testing.T, removed bool) {
 }
 
 func TestPolicyOfAnInstallation(t *testing.T) {
-	w := newWorldOf(t, func(*world) {}, people(t, map[string]string{"vic": "viewer", "uma": "user"}), func(d *Deps) {
+	env := newTestEnvOf(t, func(*testEnv) {}, people(t, map[string]string{"vic": "viewer", "uma": "user"}), func(d *Deps) {
 		d.Rules = func() Rules {
 			return Rules{Policy: auth.Policy{
 				Blocked: map[string][]auth.Rule{"user": {{Method: "POST", Path: "/check"}, {Method: "DELETE", Path: "/ssh_node_pools/:pool"}}},
@@ -222,21 +222,21 @@ func TestPolicyOfAnInstallation(t *testing.T) {
 		{"uma", get, "/users/export", ``, 200}, {"vic", get, "/users/export", ``, 403},
 		{"uma", del, "/ssh_node_pools/x", ``, 403}, {"vic", post, "/status", `{}`, 200},
 	} {
-		w.as = c.who
-		if r := w.call(c.method, c.path, c.body); r.status != c.want {
+		env.as = c.who
+		if r := env.call(c.method, c.path, c.body); r.status != c.want {
 			t.Errorf("%s %s as %s: %d %s, want %d", c.method, c.path, c.who, r.status, r.body, c.want)
 		}
 	}
 }
 
 func TestViewersMakeNoWorkAndGetNoKeys(t *testing.T) {
-	w := newWorld(t, people(t, map[string]string{"vic": "viewer", "uma": "user"}))
+	env := newTestEnv(t, people(t, map[string]string{"vic": "viewer", "uma": "user"}))
 	for _, body := range []string{
 		`{"cluster_names":["c"],"refresh":"FORCE","include_credentials":true}`, `{"cluster_names":["c"],"REFRESH":"AUTO","Include_Credentials":true}`,
 	} {
 		for who, want := range map[string]string{"vic": `"include_credentials":false`, "uma": `"include_credentials":true`} {
-			w.as = who
-			req, err := w.store.Requests().Get(t.Context(), w.ask("/status", body))
+			env.as = who
+			req, err := env.store.Requests().Get(t.Context(), env.ask("/status", body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -250,21 +250,21 @@ func TestViewersMakeNoWorkAndGetNoKeys(t *testing.T) {
 }
 
 func TestRequestsOfOthers(t *testing.T) {
-	w := newWorld(t, people(t, map[string]string{"vic": "viewer", "uma": "user", "otto": "user", "ada": "admin"}))
-	w.as = "uma"
-	w.ownCluster("umas", "uma")
-	id := w.ask("/stop", `{"cluster_name":"umas"}`)
+	env := newTestEnv(t, people(t, map[string]string{"vic": "viewer", "uma": "user", "otto": "user", "ada": "admin"}))
+	env.as = "uma"
+	env.ownCluster("umas", "uma")
+	id := env.ask("/stop", `{"cluster_name":"umas"}`)
 	cancelled := func(who, body string, want int) string {
 		t.Helper()
-		w.as = who
-		r := w.call(post, "/api/cancel", body)
+		env.as = who
+		r := env.call(post, "/api/cancel", body)
 		if r.status != want {
 			t.Fatalf("%s cancels %s: %d %s, want %d", who, body, r.status, r.body, want)
 		}
 		if want != 200 {
 			return ""
 		}
-		_, p := w.payload(r.id())
+		_, p := env.payload(r.id())
 		return p.ReturnValue
 	}
 	one := `{"request_ids":["` + id + `"]}`
@@ -278,8 +278,8 @@ func TestRequestsOfOthers(t *testing.T) {
 			t.Errorf("cancelling somebody else's ended %s", got)
 		}
 	}
-	w.as = "vic"
-	if r := w.call(get, "/api/get?request_id="+id, ""); r.status != 403 {
+	env.as = "vic"
+	if r := env.call(get, "/api/get?request_id="+id, ""); r.status != 403 {
 		t.Errorf("a viewer reads a result: %d", r.status)
 	}
 	if got := cancelled("ada", one, 200); got != `["`+id+`"]` {
@@ -288,20 +288,20 @@ func TestRequestsOfOthers(t *testing.T) {
 }
 
 func TestAllUsersAreForAdministrators(t *testing.T) {
-	w := newWorld(t, people(t, map[string]string{"uma": "user", "ada": "admin"}))
-	w.ownCluster("umas", "uma")
+	env := newTestEnv(t, people(t, map[string]string{"uma": "user", "ada": "admin"}))
+	env.ownCluster("umas", "uma")
 	for who, want := range map[string]int{"uma": 403, "ada": 200} {
-		w.as = who
-		if r := w.call(post, "/cancel", `{"cluster_name":"umas","all_users":true}`); r.status != want {
+		env.as = who
+		if r := env.call(post, "/cancel", `{"cluster_name":"umas","all_users":true}`); r.status != want {
 			t.Errorf("%s: %d %s", who, r.status, r.body)
 		}
-		if r := w.call(post, "/queue", `{"cluster_name":"umas","all_users":true}`); r.status != 200 {
+		if r := env.call(post, "/queue", `{"cluster_name":"umas","all_users":true}`); r.status != 200 {
 			t.Errorf("%s looks: %d %s", who, r.status, r.body)
 		}
 	}
-	w.ownCluster("adas", "ada")
-	w.as = "uma"
-	if r := w.call(post, "/stop", `{"cluster_name":"*s"}`); r.status != 403 {
+	env.ownCluster("adas", "ada")
+	env.as = "uma"
+	if r := env.call(post, "/stop", `{"cluster_name":"*s"}`); r.status != 403 {
 		t.Errorf("a pattern that matches another's cluster: %d %s", r.status, r.body)
 	}
 }

@@ -61,7 +61,7 @@ func (m *machines) AddKey(name string, key []byte) (string, error) {
 
 func TestPoolRoutes(t *testing.T) {
 	own := &machines{pools: map[string]map[string]any{}, keys: map[string]string{}}
-	w := newWorld(t, func(d *Deps) { d.OwnMachines = own })
+	env := newTestEnv(t, func(d *Deps) { d.OwnMachines = own })
 	form := "--b\r\nContent-Disposition: form-data; name=\"key_name\"\r\n\r\nk\r\n--b\r\nContent-Disposition: form-data; name=\"key_file\"; filename=\"k\"\r\n\r\nTEXT\r\n--b--\r\n"
 	const multipart = "multipart/form-data; boundary=b"
 	for _, c := range []struct {
@@ -90,7 +90,7 @@ func TestPoolRoutes(t *testing.T) {
 			if c.kind != "" {
 				headers = []string{"Content-Type", c.kind}
 			}
-			got := w.call(c.method, c.path, c.body, headers...)
+			got := env.call(c.method, c.path, c.body, headers...)
 			if got.status != c.status || c.answer != "" && strings.TrimSpace(got.body) != c.answer {
 				t.Errorf("%d %s, want %d %s", got.status, got.body, c.status, c.answer)
 			}
@@ -99,7 +99,7 @@ func TestPoolRoutes(t *testing.T) {
 	if own.keys["k"] != "TEXT" {
 		t.Errorf("kept %q", own.keys)
 	}
-	if got := newWorld(t, func(d *Deps) { d.OwnMachines = nil }).call(get, "/ssh_node_pools", ""); got.status != http.StatusBadRequest {
+	if got := newTestEnv(t, func(d *Deps) { d.OwnMachines = nil }).call(get, "/ssh_node_pools", ""); got.status != http.StatusBadRequest {
 		t.Errorf("without machines of one's own: %d %s", got.status, got.body)
 	}
 }

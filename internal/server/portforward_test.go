@@ -13,15 +13,15 @@ import (
 	"github.com/skypilot-go/sky/api"
 )
 
-// forwardWorld is a server whose clusters reach one address.
-func forwardWorld(t *testing.T) (w *world, far net.Listener, asked *string) {
+// forwardEnv is a server whose clusters reach one address.
+func forwardEnv(t *testing.T) (env *testEnv, far net.Listener, asked *string) {
 	far, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { far.Close() })
 	asked = new(string)
-	w = newWorld(t, func(d *Deps) {
+	env = newTestEnv(t, func(d *Deps) {
 		d.Forward = func(_ context.Context, cluster string, node int, host string, port int) (net.Conn, error) {
 			if cluster != "c" {
 				return nil, &api.Error{Type: api.ErrClusterDoesNotExist, Message: "no such cluster"}
@@ -30,14 +30,14 @@ func forwardWorld(t *testing.T) (w *world, far net.Listener, asked *string) {
 			return net.Dial("tcp", far.Addr().String())
 		}
 	})
-	return w, far, asked
+	return env, far, asked
 }
 
 // The Go client's connection to a port carries bytes both ways, and the end of what
 // the client sends before the answer.
 func TestForwardCarriesAConnection(t *testing.T) {
-	w, far, asked := forwardWorld(t)
-	client, err := sky.New(sky.Options{Endpoint: w.url})
+	env, far, asked := forwardEnv(t)
+	client, err := sky.New(sky.Options{Endpoint: env.url})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +76,8 @@ func TestForwardCarriesAConnection(t *testing.T) {
 
 // Nothing is left on the server when the client goes.
 func TestForwardEndsWithItsClient(t *testing.T) {
-	w, far, _ := forwardWorld(t)
-	c := w.socket("/port-forward?cluster_name=c&port=80&host=db")
+	env, far, _ := forwardEnv(t)
+	c := env.socket("/port-forward?cluster_name=c&port=80&host=db")
 	served, err := far.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestForwardEndsWithItsClient(t *testing.T) {
 }
 
 func TestForwardRefusals(t *testing.T) {
-	w, _, _ := forwardWorld(t)
+	env, _, _ := forwardEnv(t)
 	upgrade := []string{"Upgrade", "websocket", "Connection", "Upgrade", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
 	for query, want := range map[string]int{
 		"":                                   422,
@@ -106,11 +106,11 @@ func TestForwardRefusals(t *testing.T) {
 		"?cluster_name=nosuch&port=80":       404,
 		"?cluster_name=nosuch&port=80&node=": 404,
 	} {
-		if r := w.call(get, "/port-forward"+query, "", upgrade...); r.status != want {
+		if r := env.call(get, "/port-forward"+query, "", upgrade...); r.status != want {
 			t.Errorf("%s: %d %s, want %d", query, r.status, r.body, want)
 		}
 	}
-	if r := w.call(get, "/port-forward?cluster_name=c&port=80", ""); r.status != 426 {
+	if r := env.call(get, "/port-forward?cluster_name=c&port=80", ""); r.status != 426 {
 		t.Errorf("without a websocket: %d %s", r.status, r.body)
 	}
 }

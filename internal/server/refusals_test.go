@@ -24,7 +24,7 @@ import (
 // about the same thing.
 func TestWhichCallsMayShareAnID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for _, c := range []struct {
 		name   string
 		change func(e *state.AuditEntry)
@@ -41,45 +41,45 @@ func TestWhichCallsMayShareAnID(t *testing.T) {
 		{"by another name of the user", func(e *state.AuditEntry) { e.UserName = "eve" }, 0, true},
 	} {
 		e := state.AuditEntry{ID: uuid.NewString(), UserID: "ab12", Action: "sky.down", Path: "/down", Cluster: "c", Queued: true, At: time.Now().Add(-c.age)}
-		if err := w.store.Audit().Add(t.Context(), e); err != nil {
+		if err := env.store.Audit().Add(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 		c.change(&e)
-		if err := w.server.noted(t.Context(), e); (err == nil) != c.good {
+		if err := env.server.noted(t.Context(), e); (err == nil) != c.good {
 			t.Errorf("%s: %v", c.name, err)
 		} else if err != nil && statusOf(err) != http.StatusConflict {
 			t.Errorf("%s: %d %v", c.name, statusOf(err), err)
 		}
 	}
-	if err := w.server.noted(t.Context(), state.AuditEntry{ID: "none"}); err == nil {
+	if err := env.server.noted(t.Context(), state.AuditEntry{ID: "none"}); err == nil {
 		t.Error("a call that was not noted may be repeated")
 	}
 }
 
 func TestTheAuditLogTellsWhoCalledAndHowItEnded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	const env = `"env_vars":{"SKYPILOT_USER_ID":"ab12","SKYPILOT_USER":"eve"}`
+	env := newTestEnv(t)
+	const vars = `"env_vars":{"SKYPILOT_USER_ID":"ab12","SKYPILOT_USER":"eve"}`
 	for _, c := range []struct {
 		path, body string
 		want       string // action, user, name, cluster, result, detail
 	}{
-		{"/users/create", `{"username":"a","password":"b",` + env + `}`, "/users/create ab12 eve  SUCCEEDED "},
+		{"/users/create", `{"username":"a","password":"b",` + vars + `}`, "/users/create ab12 eve  SUCCEEDED "},
 		{"/users/create", `{"username":"a","password":"b"}`, "/users/create 5e1f server  FAILED Bad Request"},
 		{"/users/create", `{"username":"a","password":"b","env_vars":{"SKYPILOT_USER_ID":"../x"}}`, "/users/create 5e1f server  FAILED Bad Request"},
 		{"/upload_v2?cluster_name=c", ``, "/upload_v2 5e1f server c FAILED Bad Request"},
 		{"/users/create", `{`, "/users/create 5e1f server  FAILED Unprocessable Entity"},
-		{"/exec", `{"task":"x","cluster_name":"nosuch",` + env + `}`, "sky.exec ab12 eve nosuch FAILED "},
+		{"/exec", `{"task":"x","cluster_name":"nosuch",` + vars + `}`, "sky.exec ab12 eve nosuch FAILED "},
 		{"/launch", `{"cluster_name":"c"}`, "sky.launch 5e1f server  FAILED Unprocessable Entity"},
 	} {
-		r := w.call(post, c.path, c.body)
+		r := env.call(post, c.path, c.body)
 		if strings.HasPrefix(c.want, "sky.exec") {
-			w.payload(r.id())
+			env.payload(r.id())
 		}
-		if err := w.server.keepAudit(t.Context()); err != nil {
+		if err := env.server.keepAudit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		list, err := w.store.Audit().List(t.Context(), state.AuditFilter{})
+		list, err := env.store.Audit().List(t.Context(), state.AuditFilter{})
 		if err != nil || len(list) == 0 {
 			t.Fatal(list, err)
 		}
@@ -88,21 +88,21 @@ func TestTheAuditLogTellsWhoCalledAndHowItEnded(t *testing.T) {
 			t.Errorf("%s %s: %q (%+v), want %q", c.path, c.body, got, e, c.want)
 		}
 	}
-	before, err := w.store.Audit().List(t.Context(), state.AuditFilter{})
+	before, err := env.store.Audit().List(t.Context(), state.AuditFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.payload(w.ask("/status", `{}`))
-	w.call(get, "/users", "")
-	if after, err := w.store.Audit().List(t.Context(), state.AuditFilter{}); err != nil || len(after) != len(before) {
+	env.payload(env.ask("/status", `{}`))
+	env.call(get, "/users", "")
+	if after, err := env.store.Audit().List(t.Context(), state.AuditFilter{}); err != nil || len(after) != len(before) {
 		t.Errorf("reads leave a trail: %+v %v", after, err)
 	}
 	for kept, want := range map[time.Duration]bool{0: true, time.Hour: true} { // 0 is for ever
-		w.server.AuditKept = kept
-		if err := w.server.keepAudit(t.Context()); err != nil {
+		env.server.AuditKept = kept
+		if err := env.server.keepAudit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if after, err := w.store.Audit().List(t.Context(), state.AuditFilter{}); err != nil || (len(after) == len(before)) != want {
+		if after, err := env.store.Audit().List(t.Context(), state.AuditFilter{}); err != nil || (len(after) == len(before)) != want {
 			t.Errorf("kept for %v: %d of %d, %v", kept, len(after), len(before), err)
 		}
 	}
@@ -111,17 +111,17 @@ func TestTheAuditLogTellsWhoCalledAndHowItEnded(t *testing.T) {
 // A handler that panics is in the log as one that failed.
 func TestAPanicIsInTheAuditLog(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	env := newTestEnv(t)
 	routes := Routes()
 	rt := routes[slices.IndexFunc(routes, func(rt Route) bool { return rt.Path == "/users/create" })]
 	rt.handle = func(*Server, http.ResponseWriter, *http.Request) { panic("oops") }
 	r := httptest.NewRequestWithContext(t.Context(), post, "http://localhost/users/create", strings.NewReader(`{"username":"a","password":"b"}`))
-	a, r := w.server.accept(httptest.NewRecorder(), r)
+	a, r := env.server.accept(httptest.NewRecorder(), r)
 	func() {
-		defer w.server.finish(a, r)
-		w.server.route(rt).ServeHTTP(a, r)
+		defer env.server.finish(a, r)
+		env.server.route(rt).ServeHTTP(a, r)
 	}()
-	list, err := w.store.Audit().List(t.Context(), state.AuditFilter{})
+	list, err := env.store.Audit().List(t.Context(), state.AuditFilter{})
 	if err != nil || len(list) != 1 || list[0].Result != "FAILED" || list[0].Detail != "Internal Server Error" || a.status != 500 {
 		t.Errorf("%+v %v, answered %d", list, err, a.status)
 	}
@@ -132,10 +132,10 @@ func TestNothingIsDoneThatTheDatabaseRefused(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")
 	id := auth.UserID
-	w := newWorld(t, people(t, map[string]string{"uma": "user", "ada": "admin"}))
-	w.as = "ada"
-	made := read[api.NewToken](t, w.call(post, "/users/service-account-tokens", `{"token_name":"ci"}`))
-	store := w.store
+	env := newTestEnv(t, people(t, map[string]string{"uma": "user", "ada": "admin"}))
+	env.as = "ada"
+	made := read[api.NewToken](t, env.call(post, "/users/service-account-tokens", `{"token_name":"ci"}`))
+	store := env.store
 	for _, c := range []struct{ path, body string }{
 		{"/users/create", `{"username":"new","password":"pw"}`},
 		{"/users/update", `{"user_id":"` + id("uma") + `","role":"viewer"}`},
@@ -152,13 +152,13 @@ func TestNothingIsDoneThatTheDatabaseRefused(t *testing.T) {
 		changes := 0
 		for fail := 1; ; fail++ {
 			changes = 0
-			w.server.Store = store.Gated(func(change func() error) error {
+			env.server.Store = store.Gated(func(change func() error) error {
 				if changes++; changes == fail {
 					return refused
 				}
 				return change()
 			})
-			r := w.call(post, c.path, c.body)
+			r := env.call(post, c.path, c.body)
 			if changes <= fail { // the last one reports how the call ended
 				if r.status != 200 {
 					t.Errorf("%s %s: %d %s", c.path, c.body, r.status, r.body)
@@ -178,31 +178,31 @@ func TestNothingIsDoneThatTheDatabaseRefused(t *testing.T) {
 // What the database cannot tell is not answered as if there were nothing.
 func TestNothingIsToldThatTheDatabaseCannotRead(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	env := newTestEnv(t)
 	broken, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	broken.Close()
-	w.server.Store = broken
+	env.server.Store = broken
 	for _, path := range []string{"/users", "/users/export", "/users/service-account-tokens", "/audit", "/audit?format=jsonl", "/metrics",
 		"/api/completion/cluster_name", "/debug/dump_download/x.zip", auth.PollPath + "?code_verifier=dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"} {
-		if r := w.call(get, path, ""); r.status != 500 || !strings.HasPrefix(r.body, `{"detail":`) {
+		if r := env.call(get, path, ""); r.status != 500 || !strings.HasPrefix(r.body, `{"detail":`) {
 			t.Errorf("%s: %d %s", path, r.status, r.body)
 		}
 	}
 	for path, body := range map[string]string{"/stop": `{"cluster_name":"c"}`, "/status": `{}`, "/users/create": `{"username":"a","password":"b"}`, "/queue": `{"cluster_name":"c"}`} {
-		if r := w.call(post, path, body); r.status < 500 {
+		if r := env.call(post, path, body); r.status < 500 {
 			t.Errorf("%s: %d %s", path, r.status, r.body)
 		}
 	}
 	// A dump is wanted most when something is broken.
-	r := w.call(post, "/debug/dump", `{"request_ids":["a"]}`)
+	r := env.call(post, "/debug/dump", `{"request_ids":["a"]}`)
 	if r.status != 500 { // nobody could note who asked
 		t.Errorf("a dump that is not noted: %d", r.status)
 	}
 	a := &memoryArchive{}
-	if err := w.server.writeDump(t.Context(), api.DebugDumpBody{RequestIDs: []string{"a"}}, a); err != nil {
+	if err := env.server.writeDump(t.Context(), api.DebugDumpBody{RequestIDs: []string{"a"}}, a); err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range []string{"requests.json", "managed_jobs.json", "clusters.json", "attempts.json", "metrics.txt", "server.log"} {
@@ -215,7 +215,7 @@ func TestNothingIsToldThatTheDatabaseCannotRead(t *testing.T) {
 	}
 	// An archive that cannot be written is another matter.
 	a.err = errors.New("the client is gone")
-	if err := w.server.writeDump(t.Context(), api.DebugDumpBody{}, a); !errors.Is(err, a.err) {
+	if err := env.server.writeDump(t.Context(), api.DebugDumpBody{}, a); !errors.Is(err, a.err) {
 		t.Error(err)
 	}
 }
@@ -238,13 +238,13 @@ func (m *memoryArchive) Close() error { return nil }
 
 func TestWhoMayBeChangedAndDeleted(t *testing.T) {
 	t.Parallel()
-	w := team(t)
-	w.as = "ada"
+	env := team(t)
+	env.as = "ada"
 	id := auth.UserID
-	if err := w.store.Volumes().Create(t.Context(), &state.Volume{Name: "data", Hash: "h", UserHash: id("otto")}); err != nil {
+	if err := env.store.Volumes().Create(t.Context(), &state.Volume{Name: "data", Hash: "h", UserHash: id("otto")}); err != nil {
 		t.Fatal(err)
 	}
-	made := read[api.NewToken](t, w.call(post, "/users/service-account-tokens", `{"token_name":"ci"}`))
+	made := read[api.NewToken](t, env.call(post, "/users/service-account-tokens", `{"token_name":"ci"}`))
 	for _, c := range []struct {
 		as, path, body string
 		want           int
@@ -268,13 +268,13 @@ func TestWhoMayBeChangedAndDeleted(t *testing.T) {
 		{"ada", "/users/service-account-tokens/rotate", `{"token_id":"none"}`, 404, "no token"},
 		{"ada", "/users/service-account-tokens/update-role", `{"token_id":"` + made.TokenID + `","role":"admin"}`, 200, `"new_role":"admin"`},
 	} {
-		w.as = c.as
-		if r := w.call(post, c.path, c.body); r.status != c.want || !strings.Contains(r.body, c.says) {
+		env.as = c.as
+		if r := env.call(post, c.path, c.body); r.status != c.want || !strings.Contains(r.body, c.says) {
 			t.Errorf("%s %s: %d %s, want %d %s", c.path, c.body, r.status, r.body, c.want, c.says)
 		}
 	}
-	w.as = "ada"
-	for _, u := range read[[]api.UserRecord](t, w.call(get, "/users", "")) {
+	env.as = "ada"
+	for _, u := range read[[]api.UserRecord](t, env.call(get, "/users", "")) {
 		if auth.IsAccount(u.ID) {
 			t.Errorf("a service account is among the people: %+v", u)
 		}
@@ -282,7 +282,7 @@ func TestWhoMayBeChangedAndDeleted(t *testing.T) {
 			t.Errorf("a user without a role is %s", u.Role)
 		}
 	}
-	never := read[[]api.ServiceToken](t, w.call(get, "/users/service-account-tokens", ""))
+	never := read[[]api.ServiceToken](t, env.call(get, "/users/service-account-tokens", ""))
 	ends := map[string]bool{}
 	for _, k := range never {
 		ends[k.TokenName] = k.ExpiresAt != nil
@@ -291,7 +291,7 @@ func TestWhoMayBeChangedAndDeleted(t *testing.T) {
 		t.Errorf("which tokens end: %v", ends)
 	}
 	// A server that takes no tokens makes none.
-	none := newWorld(t, func(d *Deps) {
+	none := newTestEnv(t, func(d *Deps) {
 		gate, err := auth.New(t.Context(), d.Store, auth.Options{Basic: true, Initial: "ada:abNANd1rDfiNc"})
 		if err != nil {
 			t.Fatal(err)
@@ -305,15 +305,15 @@ func TestWhoMayBeChangedAndDeleted(t *testing.T) {
 
 func TestImportedUsersGetTheRoleOfNewOnes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(d *Deps) { d.Rules = func() Rules { return Rules{DefaultRole: "viewer"} } })
+	env := newTestEnv(t, func(d *Deps) { d.Rules = func() Rules { return Rules{DefaultRole: "viewer"} } })
 	b, _ := json.Marshal(api.UsersImportBody{CSVContent: "username,password,role\nann,pw,\nbob,pw,user\nbob,pw,user\ncy,,user\nd\"e,pw,\n"})
-	in := read[api.UsersImported](t, w.call(post, "/users/import", string(b)))
+	in := read[api.UsersImported](t, env.call(post, "/users/import", string(b)))
 	if in.SuccessCount != 2 || in.ErrorCount != 3 || in.TotalProcessed != 5 || len(in.ParseErrors) != 2 || len(in.CreationErrors) != 1 || !strings.HasPrefix(in.CreationErrors[0], "bob: ") {
 		t.Errorf("%+v", in)
 	}
-	w.call(post, "/users/create", `{"username":"eve","password":"pw"}`)
+	env.call(post, "/users/create", `{"username":"eve","password":"pw"}`)
 	roles := map[string]string{}
-	for _, u := range read[[]api.UserRecord](t, w.call(get, "/users", "")) {
+	for _, u := range read[[]api.UserRecord](t, env.call(get, "/users", "")) {
 		roles[u.Name] = u.Role
 	}
 	if want := map[string]string{"ann": "viewer", "bob": "user", "eve": "viewer", "server": "viewer"}; fmt.Sprint(roles) != fmt.Sprint(want) {
@@ -324,7 +324,7 @@ func TestImportedUsersGetTheRoleOfNewOnes(t *testing.T) {
 func TestWhichWorkspaceACallBelongsTo(t *testing.T) {
 	t.Parallel()
 	active := ""
-	w := newWorldOf(t, func(*world) {}, people(t, map[string]string{"uma": "user", "otto": "user", "wes": "user", "vic": "viewer", "ada": "admin"}), func(d *Deps) {
+	env := newTestEnvOf(t, func(*testEnv) {}, people(t, map[string]string{"uma": "user", "otto": "user", "wes": "user", "vic": "viewer", "ada": "admin"}), func(d *Deps) {
 		d.Rules = func() Rules {
 			return Rules{Active: active, Workspaces: []config.Workspace{
 				{Name: "default", Private: true, AllowedUsers: []string{"otto", "vic"}},
@@ -334,8 +334,8 @@ func TestWhichWorkspaceACallBelongsTo(t *testing.T) {
 			}}
 		}
 	})
-	w.ownCluster("inlab", "otto", "lab")
-	w.ownCluster("inold", "otto", "old")
+	env.ownCluster("inlab", "otto", "lab")
+	env.ownCluster("inold", "otto", "old")
 	for _, c := range []struct {
 		name, as, api, path, body string
 		active, prefers           string
@@ -371,18 +371,18 @@ func TestWhichWorkspaceACallBelongsTo(t *testing.T) {
 		{"a question about one that is open", "otto", "53", "/status", `{"workspace":"lab"}`, "", "", ""},
 		{"calls about workspaces", "uma", "53", "/api/cancel", `{"request_ids":[]}`, "lab", "", ""},
 	} {
-		active, w.as, w.api = c.active, c.as, c.api
-		if err := w.store.Users().Prefer(t.Context(), auth.UserID(c.as), c.prefers); err != nil {
+		active, env.as, env.api = c.active, c.as, c.api
+		if err := env.store.Users().Prefer(t.Context(), auth.UserID(c.as), c.prefers); err != nil {
 			t.Fatal(err)
 		}
-		r := w.call(post, c.path, c.body)
+		r := env.call(post, c.path, c.body)
 		if status, word, refused := strings.Cut(c.want, " "); refused {
 			if fmt.Sprint(r.status) != status || !strings.Contains(r.body, word) {
 				t.Errorf("%s: %d %s, want %s", c.name, r.status, r.body, c.want)
 			}
 			continue
 		}
-		q, err := w.store.Requests().Get(t.Context(), r.id())
+		q, err := env.store.Requests().Get(t.Context(), r.id())
 		if err != nil {
 			t.Errorf("%s: %d %s %v", c.name, r.status, r.body, err)
 			continue
@@ -393,18 +393,18 @@ func TestWhichWorkspaceACallBelongsTo(t *testing.T) {
 		}
 	}
 	// What is told about it.
-	active, w.as = "", "otto"
+	active, env.as = "", "otto"
 	for prefers, want := range map[string]bool{"": false, "lab": false, "web": true} {
-		if err := w.store.Users().Prefer(t.Context(), auth.UserID("otto"), prefers); err != nil {
+		if err := env.store.Users().Prefer(t.Context(), auth.UserID("otto"), prefers); err != nil {
 			t.Fatal(err)
 		}
-		choice := read[api.WorkspaceChoice](t, w.call(get, "/users/me/workspace", ""))
+		choice := read[api.WorkspaceChoice](t, env.call(get, "/users/me/workspace", ""))
 		if (choice.Note != nil) != want || (choice.Preferred == nil) != (prefers == "") || len(choice.Accessible) != 2 {
 			t.Errorf("prefers %q: %+v", prefers, choice)
 		}
 	}
 	for name, want := range map[string]int{"lab": 200, "web": 403, "old": 404, "none": 404} {
-		if r := w.call(post, "/users/me/workspace", `{"preferred":"`+name+`"}`); r.status != want {
+		if r := env.call(post, "/users/me/workspace", `{"preferred":"`+name+`"}`); r.status != want {
 			t.Errorf("preferring %s: %d %s", name, r.status, r.body)
 		}
 	}

@@ -81,10 +81,10 @@ func readSession(t *testing.T, path string) (list []recorded) {
 }
 
 func replay(t *testing.T, session []recorded) {
-	w := newWorldOf(t, func(w *world) {
+	env := newTestEnvOf(t, func(env *testEnv) {
 		for _, r := range session {
 			if p, ok := r.record(); ok {
-				answerAsRecorded(w.engine, p)
+				answerAsRecorded(env.engine, p)
 			}
 		}
 	})
@@ -100,7 +100,7 @@ func replay(t *testing.T, session []recorded) {
 				headers = append(headers, k, v[0])
 			}
 		}
-		got := w.call(r.Method, uri, r.Request, headers...)
+		got := env.call(r.Method, uri, r.Request, headers...)
 		at := r.Method + " " + r.URI
 		if got.status != r.Status {
 			t.Fatalf("%s: %d %s, want %d", at, got.status, got.body, r.Status)

@@ -82,14 +82,14 @@ func TestOldClientsReadHandles(t *testing.T) {
 
 // The version that counts is that of the call that fetches the result.
 func TestTheCallerOfGetDecides(t *testing.T) {
-	w := newWorld(t)
-	id := w.ask("/launch", `{"task":"run: x","cluster_name":"c"}`)
-	_, p := w.payload(id)
+	env := newTestEnv(t)
+	id := env.ask("/launch", `{"task":"run: x","cluster_name":"c"}`)
+	_, p := env.payload(id)
 	if !strings.Contains(p.ReturnValue, `"handle":{"cluster_name":"c"`) {
 		t.Errorf("new client: %s", p.ReturnValue)
 	}
-	w.api = "42"
-	_, p = w.payload(id)
+	env.api = "42"
+	_, p = env.payload(id)
 	if !strings.Contains(p.ReturnValue, `"handle":"gARY`) {
 		t.Errorf("old client: %s", p.ReturnValue)
 	}

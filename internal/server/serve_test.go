@@ -17,17 +17,17 @@ import (
 )
 
 // serving runs Serve on a port of its own.
-func (w *world) serving(grace time.Duration) (stop func() error) {
-	w.t.Helper()
+func (env *testEnv) serving(grace time.Duration) (stop func() error) {
+	env.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
-	w.url = "http://" + l.Addr().String()
+	env.url = "http://" + l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	w.listener = &readsListener{Listener: l, read: map[string]chan struct{}{}}
-	go func() { done <- w.server.Serve(ctx, w.listener, grace) }()
+	env.listener = &readsListener{Listener: l, read: map[string]chan struct{}{}}
+	go func() { done <- env.server.Serve(ctx, env.listener, grace) }()
 	return func() error { cancel(); return <-done }
 }
 
@@ -74,29 +74,29 @@ func (c *readsConn) Read(p []byte) (int, error) {
 }
 
 func TestGoingDown(t *testing.T) {
-	w := newWorld(t)
-	stop := w.serving(time.Minute)
+	env := newTestEnv(t)
+	stop := env.serving(time.Minute)
 	// A long poll, a followed stream and a log that would go on for ever, and a
 	// short request that ends by itself.
-	short := w.ask("/stop", `{"cluster_name":"c"}`)
-	polled, read := make(chan reply, 1), w.listener.of("GET /api/get?")
-	go func() { polled <- w.call(get, "/api/get?request_id="+short, "") }()
+	short := env.ask("/stop", `{"cluster_name":"c"}`)
+	polled, read := make(chan reply, 1), env.listener.of("GET /api/get?")
+	go func() { polled <- env.call(get, "/api/get?request_id="+short, "") }()
 	<-read
-	streamed := w.send(t.Context(), get, "/api/stream?format=console&request_id="+short, "")
+	streamed := env.send(t.Context(), get, "/api/stream?format=console&request_id="+short, "")
 	defer streamed.Body.Close()
-	logged := w.send(t.Context(), post, "/logs", `{"cluster_name":"slow"}`)
+	logged := env.send(t.Context(), post, "/logs", `{"cluster_name":"slow"}`)
 	defer logged.Body.Close()
 
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	for !w.server.draining.Load() {
+	for !env.server.draining.Load() {
 		time.Sleep(time.Millisecond)
 	}
 	b, _ := io.ReadAll(logged.Body)
 	if !strings.HasSuffix(string(b), "<sky-payload>\"<retry></retry>\"</sky-payload>\n") {
 		t.Errorf("the log ended with %q", b)
 	}
-	close(w.block)
+	close(env.block)
 	if r := <-polled; r.status != 200 || !strings.Contains(r.body, `"status":"SUCCEEDED"`) {
 		t.Errorf("the short request: %d %s", r.status, r.body)
 	}
@@ -109,26 +109,26 @@ func TestGoingDown(t *testing.T) {
 }
 
 func TestDrainingRefusesNewWork(t *testing.T) {
-	w := newWorld(t)
-	w.server.Drain()
-	if r := w.call(post, "/status", "{}"); r.status != 503 || r.json(t).(map[string]any)["detail"] == nil {
+	env := newTestEnv(t)
+	env.server.Drain()
+	if r := env.call(post, "/status", "{}"); r.status != 503 || r.json(t).(map[string]any)["detail"] == nil {
 		t.Errorf("new work: %d %s", r.status, r.body)
 	}
-	if r := w.call(get, "/api/status", ""); r.status != 200 {
+	if r := env.call(get, "/api/status", ""); r.status != 200 {
 		t.Errorf("what is under way: %d %s", r.status, r.body)
 	}
-	if r := w.call(get, "/api/health", ""); r.status != 200 {
+	if r := env.call(get, "/api/health", ""); r.status != 200 {
 		t.Errorf("health: %d", r.status)
 	}
 }
 
 // A server that closes cuts long polls, so that clients ask its next life.
 func TestClosingCutsLongPolls(t *testing.T) {
-	w := newWorld(t)
-	id := w.ask("/stop", `{"cluster_name":"c"}`)
+	env := newTestEnv(t)
+	id := env.ask("/stop", `{"cluster_name":"c"}`)
 	cut := make(chan error, 1)
 	go func() {
-		req, _ := http.NewRequest(get, w.url+"/api/get?request_id="+id, nil)
+		req, _ := http.NewRequest(get, env.url+"/api/get?request_id="+id, nil)
 		req.Header.Set(api.HeaderAPIVersion, "53")
 		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 		if err == nil {
@@ -138,21 +138,21 @@ func TestClosingCutsLongPolls(t *testing.T) {
 		cut <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
-	w.server.Close()
+	env.server.Close()
 	if err := <-cut; !errors.Is(err, io.EOF) {
 		t.Errorf("the poll ended with %v", err)
 	}
-	close(w.block)
+	close(env.block)
 }
 
 // Headers must come soon; a stream may take as long as it likes.
 func TestSlowHeadersAreCut(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	hs := w.server.httpServer()
+	hs := env.server.httpServer()
 	if hs.ReadHeaderTimeout == 0 || hs.IdleTimeout == 0 || hs.MaxHeaderBytes == 0 || hs.ReadTimeout != 0 || hs.WriteTimeout != 0 {
 		t.Errorf("limits: %+v", hs)
 	}
@@ -170,7 +170,7 @@ func TestSlowHeadersAreCut(t *testing.T) {
 		t.Errorf("still open: %q %v", b, err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		hs := w.server.httpServer()
+		hs := env.server.httpServer()
 		hs.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "one\n")
 			time.Sleep(24 * time.Hour)
@@ -187,10 +187,10 @@ func TestSlowHeadersAreCut(t *testing.T) {
 // A body that never comes holds a connection no longer than a body may take,
 // whether anybody reads it or not.
 func TestMissingBodiesAreCut(t *testing.T) {
-	w := newWorld(t)
-	w.server.bodyTime = 50 * time.Millisecond
+	env := newTestEnv(t)
+	env.server.bodyTime = 50 * time.Millisecond
 	for _, start := range []string{"GET /api/health", "POST /status", "POST /nope"} {
-		c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+		c, err := net.Dial("tcp", strings.TrimPrefix(env.url, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// world is a server with a few verbs behind it, and a client of it.
-type world struct {
+// testEnv is a server with a few verbs behind it, and a client of it.
+type testEnv struct {
 	t      testing.TB
 	server *Server
 	engine *requests.Engine
@@ -35,52 +35,52 @@ type world struct {
 	listener *readsListener // of serving
 }
 
-// newWorld starts a server; change may adjust what it stands on.
-func newWorld(t testing.TB, change ...func(*Deps)) *world {
-	return newWorldOf(t, (*world).verbs, change...)
+// newTestEnv starts a server; change may adjust what it stands on.
+func newTestEnv(t testing.TB, change ...func(*Deps)) *testEnv {
+	return newTestEnvOf(t, (*testEnv).verbs, change...)
 }
 
-func newWorldOf(t testing.TB, verbs func(*world), change ...func(*Deps)) *world {
+func newTestEnvOf(t testing.TB, verbs func(*testEnv), change ...func(*Deps)) *testEnv {
 	t.Helper()
-	w := &world{t: t, home: t.TempDir(), api: "53", block: make(chan struct{})}
+	env := &testEnv{t: t, home: t.TempDir(), api: "53", block: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	var err error
-	if w.store, err = state.Open(ctx, filepath.Join(w.home, "sky.db")); err != nil {
+	if env.store, err = state.Open(ctx, filepath.Join(env.home, "sky.db")); err != nil {
 		t.Fatal(err)
 	}
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	w.engine = requests.New(w.store, requests.Options{LogDir: filepath.Join(w.home, "logs"), Logger: quiet})
-	Provide(w.engine)
-	verbs(w)
-	if err := w.engine.Start(ctx); err != nil {
+	env.engine = requests.New(env.store, requests.Options{LogDir: filepath.Join(env.home, "logs"), Logger: quiet})
+	Provide(env.engine)
+	verbs(env)
+	if err := env.engine.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	d := Deps{Engine: w.engine, Store: w.store, Logger: quiet, Self: state.User{ID: "5e1f", Name: "server"},
-		InstanceID: "instance", BuildID: "build", Home: w.home,
+	d := Deps{Engine: env.engine, Store: env.store, Logger: quiet, Self: state.User{ID: "5e1f", Name: "server"},
+		InstanceID: "instance", BuildID: "build", Home: env.home,
 		OwnMachines: &machines{pools: map[string]map[string]any{}, keys: map[string]string{}}}
 	for _, c := range change {
 		c(&d)
 	}
 	if d.Gate == nil {
-		d.Gate = everybody(t, w.store)
+		d.Gate = everybody(t, env.store)
 	}
-	w.server = New(d)
-	hs := httptest.NewServer(w.server)
-	w.url = hs.URL
+	env.server = New(d)
+	hs := httptest.NewServer(env.server)
+	env.url = hs.URL
 	t.Cleanup(func() {
-		w.server.Drain()
+		env.server.Drain()
 		down, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
-		if err := w.engine.Shutdown(down); err != nil {
+		if err := env.engine.Shutdown(down); err != nil {
 			t.Error(err)
 		}
-		w.server.Close()
+		env.server.Close()
 		hs.CloseClientConnections()
 		hs.Close()
 		cancel()
-		w.store.Close()
+		env.store.Close()
 	})
-	return w
+	return env
 }
 
 // everybody is the gate of a server without logins that takes calls from anywhere; the
@@ -124,8 +124,8 @@ func handle() *api.Handle {
 }
 
 // verbs are stand-ins that show what reached them.
-func (w *world) verbs() {
-	e := w.engine
+func (env *testEnv) verbs() {
+	e := env.engine
 	one := 1
 	e.HandleRead("sky.status", func(_ context.Context, c *requests.Call) (any, error) {
 		var b api.StatusBody
@@ -165,7 +165,7 @@ func (w *world) verbs() {
 	e.Handle("sky.stop", api.ScheduleShort, func(ctx context.Context, c *requests.Call) (any, error) {
 		c.Log.Printf("stopping")
 		select {
-		case <-w.block:
+		case <-env.block:
 			return nil, nil
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -189,7 +189,7 @@ func (w *world) verbs() {
 		fmt.Fprintln(out, "line two")
 		if b.ClusterName == "slow" {
 			select {
-			case <-w.block:
+			case <-env.block:
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}
@@ -218,39 +218,39 @@ func (r reply) json(t testing.TB) any {
 }
 
 // call sends a request; headers are pairs.
-func (w *world) call(method, path, body string, headers ...string) reply {
-	w.t.Helper()
-	resp := w.send(w.t.Context(), method, path, body, headers...)
+func (env *testEnv) call(method, path, body string, headers ...string) reply {
+	env.t.Helper()
+	resp := env.send(env.t.Context(), method, path, body, headers...)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
-		w.t.Fatalf("%s %s: %v", method, path, err)
+		env.t.Fatalf("%s %s: %v", method, path, err)
 	}
 	got := reply{resp.StatusCode, resp.Header, string(b)}
-	conforms(w.t, method, path, got)
+	conforms(env.t, method, path, got)
 	return got
 }
 
-func (w *world) send(ctx context.Context, method, path, body string, headers ...string) *http.Response {
-	w.t.Helper()
+func (env *testEnv) send(ctx context.Context, method, path, body string, headers ...string) *http.Response {
+	env.t.Helper()
 	var in io.Reader
 	if body != "" {
 		in = strings.NewReader(body)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, w.url+path, in)
+	req, err := http.NewRequestWithContext(ctx, method, env.url+path, in)
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if w.api != "" {
-		req.Header.Set(api.HeaderAPIVersion, w.api)
+	if env.api != "" {
+		req.Header.Set(api.HeaderAPIVersion, env.api)
 		req.Header.Set(api.HeaderVersion, "1.0.0-dev0")
 	}
-	if w.server.Gate.Options().Demanded() {
+	if env.server.Gate.Options().Demanded() {
 		req.Header.Set("X-Forwarded-For", "203.0.113.9") // not from here, so a login is demanded
-		req.Header.Set("X-Test", w.as)
+		req.Header.Set("X-Test", env.as)
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		if headers[i] == "Host" {
@@ -261,29 +261,29 @@ func (w *world) send(ctx context.Context, method, path, body string, headers ...
 	}
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 	if err != nil {
-		w.t.Fatalf("%s %s: %v", method, path, err)
+		env.t.Fatalf("%s %s: %v", method, path, err)
 	}
 	return resp
 }
 
 // ask submits a request and returns its id.
-func (w *world) ask(path, body string) string {
-	w.t.Helper()
-	r := w.call(post, path, body)
+func (env *testEnv) ask(path, body string) string {
+	env.t.Helper()
+	r := env.call(post, path, body)
 	if r.status != 200 || r.body != "null" {
-		w.t.Fatalf("%s: %d %s", path, r.status, r.body)
+		env.t.Fatalf("%s: %d %s", path, r.status, r.body)
 	}
 	return r.id()
 }
 
 // payload fetches the record of a request when it has ended.
-func (w *world) payload(id string) (int, api.RequestPayload) {
-	w.t.Helper()
-	r := w.call(get, "/api/get?request_id="+id, "")
+func (env *testEnv) payload(id string) (int, api.RequestPayload) {
+	env.t.Helper()
+	r := env.call(get, "/api/get?request_id="+id, "")
 	var p api.RequestPayload
 	if err := json.Unmarshal([]byte(r.body), &p); err != nil {
-		w.t.Fatalf("%d %s: %v", r.status, r.body, err)
+		env.t.Fatalf("%d %s: %v", r.status, r.body, err)
 	}
-	resultConforms(w.t, w.api, p)
+	resultConforms(env.t, env.api, p)
 	return r.status, p
 }

@@ -13,15 +13,15 @@ import (
 // A folder of price lists is read on the server's machine: its owner alone may
 // name one.
 func TestOnlyTheMachinesOwnerNamesAFolderOfIt(t *testing.T) {
-	verbs := func(w *world) {
-		w.verbs()
-		w.engine.HandleRead("sky.optimize", func(context.Context, *requests.Call) (any, error) { return nil, nil })
+	verbs := func(env *testEnv) {
+		env.verbs()
+		env.engine.HandleRead("sky.optimize", func(context.Context, *requests.Call) (any, error) { return nil, nil })
 	}
-	local := newWorldOf(t, verbs)
-	team := newWorldOf(t, verbs, people(t, map[string]string{"ann": "admin", "uma": "user", "vic": "viewer"}))
+	local := newTestEnvOf(t, verbs)
+	team := newTestEnvOf(t, verbs, people(t, map[string]string{"ann": "admin", "uma": "user", "vic": "viewer"}))
 	for _, c := range []struct {
 		name string
-		w    *world
+		w    *testEnv
 		as   string
 		head []string
 		may  bool
@@ -90,25 +90,25 @@ func TestBodiesNameNoPathsOfTheServer(t *testing.T) {
 // Two spellings of a key cannot make the checks look at one value and the work at
 // the other.
 func TestABodyMeansOneThing(t *testing.T) {
-	w := newWorld(t, people(t, map[string]string{"uma": "user", "otto": "user"}))
-	w.ownCluster("umas", "uma")
-	w.ownCluster("ottos", "otto")
-	w.as = "otto"
+	env := newTestEnv(t, people(t, map[string]string{"uma": "user", "otto": "user"}))
+	env.ownCluster("umas", "uma")
+	env.ownCluster("ottos", "otto")
+	env.as = "otto"
 	for _, body := range []string{
 		`{"cluster_name":"umas","Cluster_Name":"ottos"}`, `{"Cluster_Name":"ottos","cluster_name":"umas"}`,
 		`{"cluster_name":"umas","clu\u017fter_name":"ottos"}`, // a long s is an s
 	} {
-		r := w.call(post, "/down", body)
+		r := env.call(post, "/down", body)
 		if r.status == 422 {
 			continue
 		}
-		q, err := w.store.Requests().Get(t.Context(), r.id())
+		q, err := env.store.Requests().Get(t.Context(), r.id())
 		if err != nil {
 			t.Fatalf("%s: %d %s, %v", body, r.status, r.body, err)
 		}
 		t.Errorf("otto's call about %s is run with %s", q.ClusterName, q.Body)
 	}
-	if r := w.call(post, "/down", `{"cluster_name":"ottos","purge":true}`); r.status != 200 {
+	if r := env.call(post, "/down", `{"cluster_name":"ottos","purge":true}`); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // twoServers share a database and have home folders of their own.
-func twoServers(t *testing.T, l UploadLimits) (a, b *world) {
+func twoServers(t *testing.T, l UploadLimits) (a, b *testEnv) {
 	var db *state.Store
 	shared := func(d *Deps) {
 		if db == nil {
@@ -27,15 +27,15 @@ func twoServers(t *testing.T, l UploadLimits) (a, b *world) {
 		d.Store = db
 		d.Uploads = &Uploads{Home: d.Home, Store: db, Limits: l}
 	}
-	return newWorld(t, shared), newWorld(t, shared)
+	return newTestEnv(t, shared), newTestEnv(t, shared)
 }
 
 // inDatabase are the files that servers share.
-func (w *world) inDatabase() []string {
-	w.t.Helper()
-	list, err := w.store.Blobs().List(w.t.Context(), "")
+func (env *testEnv) inDatabase() []string {
+	env.t.Helper()
+	list, err := env.store.Blobs().List(env.t.Context(), "")
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	names := []string{}
 	for _, b := range list {
@@ -52,14 +52,14 @@ func TestChunksReachAnyOfTheServersThatShareADatabase(t *testing.T) {
 	data := zipOf(t, zipEntry{"wd/a.py", "print()", 0}, zipEntry{"wd/run.sh", "#!", 0o755})
 	third := len(data) / 3
 	parts := [][]byte{data[:third], data[third : 2*third], data[2*third:]}
-	exists := func(w *world, want string) {
+	exists := func(env *testEnv, want string) {
 		t.Helper()
-		if r := w.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, ""); r.body != `{"exists":`+want+`}` {
+		if r := env.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, ""); r.body != `{"exists":`+want+`}` {
 			t.Errorf("exists: %s, want %s", r.body, want)
 		}
 	}
 	for _, c := range []struct {
-		at   *world
+		at   *testEnv
 		i    int
 		want string
 	}{
@@ -91,8 +91,8 @@ func TestChunksReachAnyOfTheServersThatShareADatabase(t *testing.T) {
 	if content, err := os.ReadFile(a.blobPath("wd/a.py")); string(content) != "print()" {
 		t.Errorf("where the request runs: %q %v", content, err)
 	}
-	for _, w := range []*world{a, b} {
-		if found, _ := filepath.Glob(filepath.Join(w.home, BlobDir("*", "*"))); len(found) != 1 {
+	for _, env := range []*testEnv{a, b} {
+		if found, _ := filepath.Glob(filepath.Join(env.home, BlobDir("*", "*"))); len(found) != 1 {
 			t.Errorf("left over: %v", found)
 		}
 	}
@@ -264,14 +264,14 @@ func TestGatheredLogsGoForGood(t *testing.T) {
 // On a server of its own nothing is in the database.
 func TestAServerOfItsOwnKeepsUploadsInFolders(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	if r := w.chunk(0, 1, zipOf(t, zipEntry{"a", "", 0})); r.body != completed {
+	env := newTestEnv(t)
+	if r := env.chunk(0, 1, zipOf(t, zipEntry{"a", "", 0})); r.body != completed {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
-	if names := w.inDatabase(); len(names) > 0 {
+	if names := env.inDatabase(); len(names) > 0 {
 		t.Errorf("in the database: %v", names)
 	}
-	if err := w.server.Uploads.Fetch(t.Context(), "ab12", strings.Repeat("f", 64)); !errors.Is(err, fs.ErrNotExist) {
+	if err := env.server.Uploads.Fetch(t.Context(), "ab12", strings.Repeat("f", 64)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an upload that nobody made: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ func TestShellCarriesBytesBothWays(t *testing.T) {
 	agent, remote := net.Pipe()
 	var cluster string
 	var asked agentapi.ShellQuery
-	w := newWorld(t, func(d *Deps) {
+	env := newTestEnv(t, func(d *Deps) {
 		d.Shell = func(_ context.Context, c string, q agentapi.ShellQuery) (io.ReadWriteCloser, error) {
 			cluster, asked = c, q
 			return remote, nil
@@ -26,7 +26,7 @@ func TestShellCarriesBytesBothWays(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, _, err := websocket.Dial(ctx, w.url+"/shell?cluster_name=c&node=1&tty=True&rows=40&cols=100&term=xterm&command=top%20-b", nil)
+	c, _, err := websocket.Dial(ctx, env.url+"/shell?cluster_name=c&node=1&tty=True&rows=40&cols=100&term=xterm&command=top%20-b", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,10 +63,10 @@ func TestShellCarriesBytesBothWays(t *testing.T) {
 
 func TestShellEndsWithItsClient(t *testing.T) {
 	agent, remote := net.Pipe()
-	w := newWorld(t, func(d *Deps) {
+	env := newTestEnv(t, func(d *Deps) {
 		d.Shell = func(context.Context, string, agentapi.ShellQuery) (io.ReadWriteCloser, error) { return remote, nil }
 	})
-	c, _, err := websocket.Dial(t.Context(), w.url+"/shell?cluster_name=c", nil)
+	c, _, err := websocket.Dial(t.Context(), env.url+"/shell?cluster_name=c", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestShellEndsWithItsClient(t *testing.T) {
 }
 
 func TestShellRefusals(t *testing.T) {
-	w := newWorld(t, func(d *Deps) {
+	env := newTestEnv(t, func(d *Deps) {
 		d.Shell = func(_ context.Context, c string, _ agentapi.ShellQuery) (io.ReadWriteCloser, error) {
 			return nil, &api.Error{Type: api.ErrClusterDoesNotExist, Message: "no such cluster"}
 		}
@@ -96,7 +96,7 @@ func TestShellRefusals(t *testing.T) {
 		{"/shell?cluster_name=c&rows=70000", socket, 422},
 		{"/shell?cluster_name=c&tty=perhaps", socket, 422},
 	} {
-		if r := w.call(get, c.path, "", c.headers...); r.status != c.want {
+		if r := env.call(get, c.path, "", c.headers...); r.status != c.want {
 			t.Errorf("%s: %d %s, want %d", c.path, r.status, r.body, c.want)
 		}
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/skypilot-go/sky/api"
 )
 
-// sshWorld is a server whose nodes' sshd is the other end of a pipe.
-func sshWorld(t *testing.T) (w *world, sshd net.Conn) {
+// sshEnv is a server whose nodes' sshd is the other end of a pipe.
+func sshEnv(t *testing.T) (env *testEnv, sshd net.Conn) {
 	sshd, remote := net.Pipe()
-	w = newWorld(t, func(d *Deps) {
+	env = newTestEnv(t, func(d *Deps) {
 		d.SSHD = func(_ context.Context, cluster string, node int) (net.Conn, error) {
 			if cluster != "c" || node != 1 {
 				return nil, &api.Error{Type: api.ErrClusterDoesNotExist, Message: "no such cluster"}
@@ -25,16 +25,16 @@ func sshWorld(t *testing.T) (w *world, sshd net.Conn) {
 		}
 	})
 	_ = sshd.SetDeadline(time.Now().Add(time.Minute))
-	return w, sshd
+	return env, sshd
 }
 
-func (w *world) socket(path string) *websocket.Conn {
-	w.t.Helper()
-	c, _, err := websocket.Dial(w.t.Context(), w.url+path, nil)
+func (env *testEnv) socket(path string) *websocket.Conn {
+	env.t.Helper()
+	c, _, err := websocket.Dial(env.t.Context(), env.url+path, nil)
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
-	w.t.Cleanup(func() { c.CloseNow() })
+	env.t.Cleanup(func() { c.CloseNow() })
 	return c
 }
 
@@ -59,8 +59,8 @@ func reads(t *testing.T, c *websocket.Conn, want string) {
 const proxyPath = "/kubernetes-pod-ssh-proxy?cluster_name=c&worker=1"
 
 func TestSSHProxyCarriesFrames(t *testing.T) {
-	w, sshd := sshWorld(t)
-	c := w.socket(proxyPath + "&client_version=53")
+	env, sshd := sshEnv(t)
+	c := env.socket(proxyPath + "&client_version=53")
 	say := func(m string) {
 		t.Helper()
 		if err := c.Write(t.Context(), websocket.MessageBinary, []byte(m)); err != nil {
@@ -88,8 +88,8 @@ func TestSSHProxyCarriesFrames(t *testing.T) {
 // Clients that tell no version, an old one, or that they frame and then do not.
 func TestSSHProxyCarriesRawBytes(t *testing.T) {
 	for _, query := range []string{"", "&client_version=21", "&client_version=53"} {
-		w, sshd := sshWorld(t)
-		c := w.socket(proxyPath + query)
+		env, sshd := sshEnv(t)
+		c := env.socket(proxyPath + query)
 		for _, m := range []string{"SSH-2.0-y\r\n", "\x01\x02\x03"} {
 			if err := c.Write(t.Context(), websocket.MessageBinary, []byte(m)); err != nil {
 				t.Fatal(err)
@@ -104,7 +104,7 @@ func TestSSHProxyCarriesRawBytes(t *testing.T) {
 }
 
 func TestSSHProxyRefusals(t *testing.T) {
-	w, _ := sshWorld(t)
+	env, _ := sshEnv(t)
 	upgrade := []string{"Upgrade", "websocket", "Connection", "Upgrade", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
 	for path, want := range map[string]int{
 		"/kubernetes-pod-ssh-proxy":                             422,
@@ -113,11 +113,11 @@ func TestSSHProxyRefusals(t *testing.T) {
 		"/slurm-job-ssh-proxy?cluster_name=nosuch&worker=0":     404,
 		"/slurm-job-ssh-proxy?cluster_name=c&client_version=no": 422,
 	} {
-		if r := w.call(get, path, "", upgrade...); r.status != want {
+		if r := env.call(get, path, "", upgrade...); r.status != want {
 			t.Errorf("%s: %d %s, want %d", path, r.status, r.body, want)
 		}
 	}
-	if r := w.call(get, proxyPath, ""); r.status != 426 {
+	if r := env.call(get, proxyPath, ""); r.status != 426 {
 		t.Errorf("without a websocket: %d %s", r.status, r.body)
 	}
 	if !bytes.Contains(description(), []byte("/kubernetes-pod-ssh-proxy")) {

@@ -17,25 +17,25 @@ import (
 	"github.com/skypilot-go/sky/api"
 )
 
-func (w *world) file(path, content string) string {
-	w.t.Helper()
-	full := filepath.Join(w.home, path)
+func (env *testEnv) file(path, content string) string {
+	env.t.Helper()
+	full := filepath.Join(env.home, path)
 	if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	if err := os.WriteFile(full, []byte(content), 0o600); err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	return full
 }
 
 func TestLogFiles(t *testing.T) {
-	w := newWorld(t)
-	w.file("sky_logs/run/log.txt", "one\ntwo\nthree\n")
-	w.file(".sky/api_server/server.log", "started\n")
-	w.file(".sky/config.yaml", "secret\n")
-	w.file("outside.txt", "secret\n")
-	if err := os.Symlink(filepath.Join(w.home, "outside.txt"), filepath.Join(w.home, "sky_logs", "link")); err != nil {
+	env := newTestEnv(t)
+	env.file("sky_logs/run/log.txt", "one\ntwo\nthree\n")
+	env.file(".sky/api_server/server.log", "started\n")
+	env.file(".sky/config.yaml", "secret\n")
+	env.file("outside.txt", "secret\n")
+	if err := os.Symlink(filepath.Join(env.home, "outside.txt"), filepath.Join(env.home, "sky_logs", "link")); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -44,7 +44,7 @@ func TestLogFiles(t *testing.T) {
 		body string
 	}{
 		{"~/sky_logs/run/log.txt", 200, "one\ntwo\nthree\n"},
-		{w.home + "/sky_logs/run/log.txt", 200, "one\ntwo\nthree\n"},
+		{env.home + "/sky_logs/run/log.txt", 200, "one\ntwo\nthree\n"},
 		{"~/sky_logs/run/log.txt&tail=2", 200, "two\nthree\n"},
 		{"~/.sky/api_server/server.log", 200, "started\n"},
 		{"~/sky_logs/none", 404, ""},
@@ -58,7 +58,7 @@ func TestLogFiles(t *testing.T) {
 		{"sky_logs/run/log.txt", 400, ""},
 		{"~/sky_logs/a%00b", 400, ""},
 	} {
-		r := w.call(get, "/api/stream?follow=False&log_path="+c.path, "")
+		r := env.call(get, "/api/stream?follow=False&log_path="+c.path, "")
 		if r.status != c.want || c.want == 200 && r.body != c.body || strings.Contains(r.body, "secret") {
 			t.Errorf("%s: %d %q, want %d %q", c.path, r.status, r.body, c.want, c.body)
 		}
@@ -66,11 +66,11 @@ func TestLogFiles(t *testing.T) {
 }
 
 func TestFollowedLogFileGrows(t *testing.T) {
-	w := newWorld(t)
-	path := w.file("sky_logs/log", "one\n")
+	env := newTestEnv(t)
+	path := env.file("sky_logs/log", "one\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	resp := w.send(ctx, get, "/api/stream?log_path=~/sky_logs/log&format=console", "")
+	resp := env.send(ctx, get, "/api/stream?log_path=~/sky_logs/log&format=console", "")
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	for i, want := range []string{"one", "two", "again"} {
@@ -125,9 +125,9 @@ func TestTailOffset(t *testing.T) {
 }
 
 func TestCompressedLog(t *testing.T) {
-	w := newWorld(t)
-	id := w.ask("/status", `{"cluster_names":["nosuch"]}`)
-	r := w.call(get, "/api/stream?compress=gz&format=plain&request_id="+id, "", "Accept-Encoding", "identity")
+	env := newTestEnv(t)
+	id := env.ask("/status", `{"cluster_names":["nosuch"]}`)
+	r := env.call(get, "/api/stream?compress=gz&format=plain&request_id="+id, "", "Accept-Encoding", "identity")
 	if r.header.Get("Content-Type") != "application/gzip" {
 		t.Errorf("Content-Type %q", r.header.Get("Content-Type"))
 	}
@@ -138,18 +138,18 @@ func TestCompressedLog(t *testing.T) {
 	if b, err := io.ReadAll(z); err != nil || string(b) != "Cluster(s) not found: nosuch.\n" {
 		t.Errorf("%q %v", b, err)
 	}
-	empty := w.ask("/status", `{}`)
-	if r := w.call(get, "/api/stream?compress=gz&format=plain&request_id="+empty, ""); r.body != "" {
+	empty := env.ask("/status", `{}`)
+	if r := env.call(get, "/api/stream?compress=gz&format=plain&request_id="+empty, ""); r.body != "" {
 		t.Errorf("an empty log is %q", r.body)
 	}
 }
 
 func TestStreamTail(t *testing.T) {
-	w := newWorld(t)
-	id := w.ask("/status", `{"cluster_names":["nosuch","nosuch","nosuch"]}`)
-	w.payload(id)
+	env := newTestEnv(t)
+	id := env.ask("/status", `{"cluster_names":["nosuch","nosuch","nosuch"]}`)
+	env.payload(id)
 	for tail, want := range map[string]int{"": 3, "&tail=2": 2, "&tail=0": 3, "&tail=9": 3} {
-		if r := w.call(get, "/api/stream?format=console&request_id="+id+tail, ""); strings.Count(r.body, "\n") != want {
+		if r := env.call(get, "/api/stream?format=console&request_id="+id+tail, ""); strings.Count(r.body, "\n") != want {
 			t.Errorf("tail %q: %q", tail, r.body)
 		}
 	}
@@ -157,7 +157,7 @@ func TestStreamTail(t *testing.T) {
 
 func TestProvisionLogs(t *testing.T) {
 	var asked ProvisionLogs
-	w := newWorld(t, func(d *Deps) {
+	env := newTestEnv(t, func(d *Deps) {
 		d.ProvisionLogs = func(_ context.Context, q ProvisionLogs, out io.Writer) error {
 			asked = q
 			out.(interface{ Flush() }).Flush() // of nothing, as the engine may
@@ -183,7 +183,7 @@ func TestProvisionLogs(t *testing.T) {
 		{"c", "starting\n", 200}, {"silent", "", 200}, {"broken", "starting\n", 200},
 		{"nosuch", `{"detail":"no such cluster"}`, 404}, {"bad", `{"detail":"no such worker"}`, 400},
 	} {
-		r := w.call(post, "/provision_logs?follow=False&tail=5", `{"cluster_name":"`+c.cluster+`","worker":2}`)
+		r := env.call(post, "/provision_logs?follow=False&tail=5", `{"cluster_name":"`+c.cluster+`","worker":2}`)
 		if r.status != c.status || r.body != c.body {
 			t.Errorf("%s: %d %q", c.cluster, r.status, r.body)
 		}

@@ -17,15 +17,15 @@ import (
 // What a launch may bring to nodes is found by the server: nothing that a body
 // says makes it the files of the server's machine.
 func TestTheServerSaysWhichFilesARequestMayBring(t *testing.T) {
-	local := newWorld(t)
+	local := newTestEnv(t)
 	local.file(BlobDir("ab12", testBlob)+"/x", "")
-	team := newWorld(t, people(t, map[string]string{"ann": "admin", "uma": "user"}))
+	team := newTestEnv(t, people(t, map[string]string{"ann": "admin", "uma": "user"}))
 	for _, name := range []string{"ann", "uma"} {
 		team.file(BlobDir(auth.UserID(name), testBlob)+"/x", "")
 	}
 	for _, c := range []struct {
 		name  string
-		w     *world
+		w     *testEnv
 		as    string
 		extra string
 		head  []string
@@ -54,11 +54,11 @@ func TestTheServerSaysWhichFilesARequestMayBring(t *testing.T) {
 }
 
 func TestUploadsThatCannotBeUsed(t *testing.T) {
-	w := newWorld(t)
-	w.file(BlobDir("ab12", testBlob)+"/x", "")
+	env := newTestEnv(t)
+	env.file(BlobDir("ab12", testBlob)+"/x", "")
 	launch := func(user, blob string) reply {
 		b, _ := json.Marshal(map[string]any{"task": "run: x", "cluster_name": "c", "env_vars": map[string]string{"SKYPILOT_USER_ID": user}, "file_mounts_blob_id": blob})
-		return w.call(post, "/launch", string(b))
+		return env.call(post, "/launch", string(b))
 	}
 	for _, c := range []struct {
 		name, user, blob string
@@ -76,8 +76,8 @@ func TestUploadsThatCannotBeUsed(t *testing.T) {
 }
 
 func TestAnUploadIsLookedForBelowItsUser(t *testing.T) {
-	w := newWorld(t)
-	w.file(BlobDir("ab12", testBlob)+"/home/wd/a", "1")
+	env := newTestEnv(t)
+	env.file(BlobDir("ab12", testBlob)+"/home/wd/a", "1")
 	mapped := &task.Task{FileMountsMapping: map[string]string{"/home/wd": "home/wd"}}
 	for _, c := range []struct {
 		name, user string
@@ -90,7 +90,7 @@ func TestAnUploadIsLookedForBelowItsUser(t *testing.T) {
 		{"an id that is a path", "ab12", state.RequestFiles{Upload: "../blobs/" + testBlob}, false},
 		{"nothing", "ab12", state.RequestFiles{}, false},
 	} {
-		have, err := w.server.Uploads.Files(t.Context(), c.user, c.found)
+		have, err := env.server.Uploads.Files(t.Context(), c.user, c.found)
 		if err == nil {
 			_, err = have.Source(mapped, "/home/wd")
 		}
@@ -101,17 +101,17 @@ func TestAnUploadIsLookedForBelowItsUser(t *testing.T) {
 }
 
 func TestLegacyUploadsShareAFolder(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	send := func(id, content string) reply {
 		data := zipOf(t, zipEntry{"wd/a", content, 0}, zipEntry{"wd/" + content, "", 0})
-		return w.call(post, "/upload?user_hash=ab12&upload_id="+id+"&chunk_index=0&total_chunks=1", string(data), "Content-Type", "application/octet-stream")
+		return env.call(post, "/upload?user_hash=ab12&upload_id="+id+"&chunk_index=0&total_chunks=1", string(data), "Content-Type", "application/octet-stream")
 	}
 	for i, content := range []string{"one", "two"} {
 		if r := send(fmt.Sprintf("sky-2026-01-02-03-04-05-678901-0000000%d", i), content); !strings.Contains(r.body, "completed") {
 			t.Fatal(r.body)
 		}
 	}
-	dir := filepath.Join(w.home, LegacyUploadDir("ab12"), "wd")
+	dir := filepath.Join(env.home, LegacyUploadDir("ab12"), "wd")
 	if b, err := os.ReadFile(filepath.Join(dir, "a")); string(b) != "two" {
 		t.Error(string(b), err)
 	}
@@ -126,14 +126,14 @@ func TestLegacyUploadsShareAFolder(t *testing.T) {
 }
 
 func TestOldUploadsAreCollected(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	other := strings.Repeat("f", 64)
-	w.file(BlobDir("ab12", testBlob)+"/x", "")
-	w.file(BlobDir("ab12", other)+"/x", "")
-	w.file(BlobDir("ab12", other)+".parts/part0", "")
-	w.ask("/stop", `{"cluster_name":"c","file_mounts_blob_id":"`+testBlob+`","env_vars":{"SKYPILOT_USER_ID":"ab12"}}`)
+	env.file(BlobDir("ab12", testBlob)+"/x", "")
+	env.file(BlobDir("ab12", other)+"/x", "")
+	env.file(BlobDir("ab12", other)+".parts/part0", "")
+	env.ask("/stop", `{"cluster_name":"c","file_mounts_blob_id":"`+testBlob+`","env_vars":{"SKYPILOT_USER_ID":"ab12"}}`)
 	left := func() int {
-		found, _ := filepath.Glob(filepath.Join(w.home, BlobDir("*", "*")))
+		found, _ := filepath.Glob(filepath.Join(env.home, BlobDir("*", "*")))
 		return len(found)
 	}
 	for _, c := range []struct {
@@ -144,9 +144,9 @@ func TestOldUploadsAreCollected(t *testing.T) {
 		{"new ones stay", time.Now().Add(uploadKept - time.Minute), 3},
 		{"old ones go, but for what is in use", time.Now().Add(uploadKept + time.Minute), 1},
 	} {
-		if err := w.server.collectUploads(t.Context(), c.at); err != nil || left() != c.want {
+		if err := env.server.collectUploads(t.Context(), c.at); err != nil || left() != c.want {
 			t.Errorf("%s: %d left, %v", c.name, left(), err)
 		}
 	}
-	close(w.block)
+	close(env.block)
 }

@@ -13,15 +13,15 @@ import (
 )
 
 // withLimits is a server with limits on uploads.
-func withLimits(t *testing.T, l UploadLimits) *world {
-	return newWorld(t, func(d *Deps) { d.Uploads = &Uploads{Home: d.Home, Store: d.Store, Limits: l} })
+func withLimits(t *testing.T, l UploadLimits) *testEnv {
+	return newTestEnv(t, func(d *Deps) { d.Uploads = &Uploads{Home: d.Home, Store: d.Store, Limits: l} })
 }
 
 // left is what there is of uploads.
-func (w *world) left() string {
-	w.t.Helper()
+func (env *testEnv) left() string {
+	env.t.Helper()
 	var names []string
-	_ = filepath.WalkDir(filepath.Join(w.home, clientsDir), func(p string, d os.DirEntry, err error) error {
+	_ = filepath.WalkDir(filepath.Join(env.home, clientsDir), func(p string, d os.DirEntry, err error) error {
 		if err == nil && (!d.IsDir() || strings.Contains(d.Name(), "parts") || strings.HasPrefix(d.Name(), unpackingPrefix)) {
 			names = append(names, p)
 		}
@@ -54,28 +54,28 @@ func TestAnUploadThatIsTooMuchLeavesNothing(t *testing.T) {
 		{"in depth", UploadLimits{}, hostileZip(t, zip.FileHeader{Name: strings.Repeat("n/", 300)}), http.StatusBadRequest},
 		{"in the length of a name", UploadLimits{}, hostileZip(t, zip.FileHeader{Name: strings.Repeat("n", 5000)}), http.StatusBadRequest},
 	} {
-		w := withLimits(t, c.limits)
-		if r := w.chunk(0, 1, c.data); r.status != c.want || len(r.body) < 40 {
+		env := withLimits(t, c.limits)
+		if r := env.chunk(0, 1, c.data); r.status != c.want || len(r.body) < 40 {
 			t.Errorf("%s: %d %s", c.name, r.status, r.body)
 		}
-		if left := w.left(); left != "" {
+		if left := env.left(); left != "" {
 			t.Errorf("%s: left behind: %s", c.name, left)
 		}
-		w.server.Uploads.Limits = UploadLimits{}
-		if r := w.chunk(0, 1, c.data); c.want != http.StatusBadRequest && !strings.Contains(r.body, "completed") {
+		env.server.Uploads.Limits = UploadLimits{}
+		if r := env.chunk(0, 1, c.data); c.want != http.StatusBadRequest && !strings.Contains(r.body, "completed") {
 			t.Errorf("%s: without the limit: %d %s", c.name, r.status, r.body)
 		}
 	}
 }
 
 func TestAnUploadThatIsThereIsNotAskedForRoom(t *testing.T) {
-	w := withLimits(t, UploadLimits{})
+	env := withLimits(t, UploadLimits{})
 	data := hostileZip(t, zipFileOf("a"))
-	if r := w.chunk(0, 1, data); !strings.Contains(r.body, "completed") {
+	if r := env.chunk(0, 1, data); !strings.Contains(r.body, "completed") {
 		t.Fatal(r.body)
 	}
-	w.server.Uploads.Limits = UploadLimits{All: 1, User: 1}
-	if r := w.chunk(0, 1, data); !strings.Contains(r.body, "completed") {
+	env.server.Uploads.Limits = UploadLimits{All: 1, User: 1}
+	if r := env.chunk(0, 1, data); !strings.Contains(r.body, "completed") {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }
@@ -97,16 +97,16 @@ func TestAnArchiveThatGrowsTooMuchIsRefusedByItsDirectory(t *testing.T) {
 }
 
 func TestWhatACrashLeftOfUploadsIsRemovedAtTheStart(t *testing.T) {
-	w := newWorld(t)
-	w.file(BlobDir("ab12", unpackingPrefix+"123/files/x"), "")
-	w.file(clientsDir+"/ab12/uploads/"+unpackingPrefix+"1/files/x", "")
-	w.file(BlobDir("ab12", testBlob+".parts/part0.0f0f"), "")
-	w.file(BlobDir("ab12", testBlob+".parts/part1"), "")
-	w.file(BlobDir("ab12", strings.Repeat("a", 64)+"/a.b"), "")
-	if err := w.server.Uploads.Clean(); err != nil {
+	env := newTestEnv(t)
+	env.file(BlobDir("ab12", unpackingPrefix+"123/files/x"), "")
+	env.file(clientsDir+"/ab12/uploads/"+unpackingPrefix+"1/files/x", "")
+	env.file(BlobDir("ab12", testBlob+".parts/part0.0f0f"), "")
+	env.file(BlobDir("ab12", testBlob+".parts/part1"), "")
+	env.file(BlobDir("ab12", strings.Repeat("a", 64)+"/a.b"), "")
+	if err := env.server.Uploads.Clean(); err != nil {
 		t.Error(err)
 	}
-	if left := w.left(); strings.Count(left, ab) != 3 || strings.Contains(left, unpackingPrefix) || strings.Contains(left, "0f0f") {
+	if left := env.left(); strings.Count(left, ab) != 3 || strings.Contains(left, unpackingPrefix) || strings.Contains(left, "0f0f") {
 		t.Errorf("left: %s", left)
 	}
 }
@@ -142,8 +142,8 @@ func TestPartsAreReadAsOneFile(t *testing.T) {
 }
 
 func TestABrokenChunkLeavesNothing(t *testing.T) {
-	w := newWorld(t)
-	u := w.server.Uploads.at("ab12", testBlob, 1)
+	env := newTestEnv(t)
+	u := env.server.Uploads.at("ab12", testBlob, 1)
 	if err := u.receive(0, -1, iotest.TimeoutReader(strings.NewReader("some bytes"))); err == nil {
 		t.Error("a chunk that broke off is taken")
 	}

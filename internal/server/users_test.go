@@ -19,8 +19,8 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-func team(t *testing.T) *world {
-	return newWorld(t, people(t, map[string]string{"vic": "viewer", "uma": "user", "otto": "user", "ada": "admin"}))
+func team(t *testing.T) *testEnv {
+	return newTestEnv(t, people(t, map[string]string{"vic": "viewer", "uma": "user", "otto": "user", "ada": "admin"}))
 }
 
 func read[T any](t *testing.T, r reply) (v T) {
@@ -32,8 +32,8 @@ func read[T any](t *testing.T, r reply) (v T) {
 }
 
 func TestUsersAreManaged(t *testing.T) {
-	w := team(t)
-	w.ownCluster("umas", "uma")
+	env := team(t)
+	env.ownCluster("umas", "uma")
 	id := auth.UserID
 	for _, c := range []struct {
 		as, path, body string
@@ -58,42 +58,42 @@ func TestUsersAreManaged(t *testing.T) {
 		{"ada", "/users/delete", `{"user_id":"` + id("otto") + `"}`, 200},
 		{"ada", "/users/delete", `{"user_id":"` + id("otto") + `"}`, 400},
 	} {
-		w.as = c.as
-		if r := w.call(post, c.path, c.body); r.status != c.want {
+		env.as = c.as
+		if r := env.call(post, c.path, c.body); r.status != c.want {
 			t.Errorf("%s as %s, %s: %d %s, want %d", c.path, c.as, c.body, r.status, r.body, c.want)
 		}
 	}
-	moved := read[api.UsersUpdated](t, w.call(post, "/users/batch_update", fmt.Sprintf(`{"user_ids":[%q,%q,"no"],"role":"user"}`, id("bob"), id("ada"))))
+	moved := read[api.UsersUpdated](t, env.call(post, "/users/batch_update", fmt.Sprintf(`{"user_ids":[%q,%q,"no"],"role":"user"}`, id("bob"), id("ada"))))
 	if len(moved.Succeeded) != 1 || len(moved.Failed) != 2 {
 		t.Errorf("%+v", moved)
 	}
 	table := "username,password,role\ncy,$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/,viewer\ndee,plain,\n,x,user\nbob,again,user\nfay,pw,boss\n"
 	b, _ := json.Marshal(api.UsersImportBody{CSVContent: table})
-	in := read[api.UsersImported](t, w.call(post, "/users/import", string(b)))
+	in := read[api.UsersImported](t, env.call(post, "/users/import", string(b)))
 	if in.SuccessCount != 2 || in.ErrorCount != 3 || in.TotalProcessed != 5 || len(in.ParseErrors) != 1 || len(in.CreationErrors) != 2 {
 		t.Errorf("%+v", in)
 	}
-	out := read[api.UsersExport](t, w.call(get, "/users/export", ""))
+	out := read[api.UsersExport](t, env.call(get, "/users/export", ""))
 	if out.UserCount != 4 || !strings.Contains(out.CSVContent, "cy,$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/,viewer\n") || strings.Contains(out.CSVContent, "plain") {
 		t.Errorf("%+v", out)
 	}
 	for _, bad := range []string{``, `name,role\nx,y`} {
 		b, _ := json.Marshal(api.UsersImportBody{CSVContent: bad})
-		if r := w.call(post, "/users/import", string(b)); r.status != 400 {
+		if r := env.call(post, "/users/import", string(b)); r.status != 400 {
 			t.Errorf("%q: %d", bad, r.status)
 		}
 	}
-	users := read[[]api.UserRecord](t, w.call(get, "/users", ""))
+	users := read[[]api.UserRecord](t, env.call(get, "/users", ""))
 	if len(users) != 6 {
 		t.Errorf("%+v", users)
 	}
 }
 
 func TestTokensOfServiceAccounts(t *testing.T) {
-	w := team(t)
+	env := team(t)
 	const tokens = "/users/service-account-tokens"
-	w.as = "uma"
-	made := read[api.NewToken](t, w.call(post, tokens, `{"token_name":"ci","expires_in_days":7}`))
+	env.as = "uma"
+	made := read[api.NewToken](t, env.call(post, tokens, `{"token_name":"ci","expires_in_days":7}`))
 	if !strings.HasPrefix(made.Token, "sky_") || !strings.HasPrefix(made.ServiceAccountUserID, "sa-") || len(made.ServiceAccountUserID) != 19 || made.CreatorUserID != auth.UserID("uma") {
 		t.Fatalf("%+v", made)
 	}
@@ -102,8 +102,8 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 	}
 	account := func(token string) api.UserRole {
 		t.Helper()
-		w.as = ""
-		r := w.call(get, "/users/role", "", "Authorization", "Bearer "+token)
+		env.as = ""
+		r := env.call(get, "/users/role", "", "Authorization", "Bearer "+token)
 		if r.status == 401 {
 			return api.UserRole{}
 		}
@@ -125,14 +125,14 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 		{"uma", "/update-role", `{"token_id":"` + made.TokenID + `","role":"viewer"}`, 200},
 		{"uma", "", `{"token_name":" "}`, 400}, {"uma", "", `{"token_name":"x","expires_in_days":-1}`, 400}, {"vic", "", `{"token_name":"x"}`, 403},
 	} {
-		w.as = c.as
-		if r := w.call(post, tokens+c.path, c.body); r.status != c.want {
+		env.as = c.as
+		if r := env.call(post, tokens+c.path, c.body); r.status != c.want {
 			t.Errorf("%s as %s: %d %s, want %d", c.path, c.as, r.status, r.body, c.want)
 		}
 	}
 	for who, want := range map[string]int{"uma": 1, "otto": 0, "vic": 0, "ada": 1} {
-		w.as = who
-		list := read[[]api.ServiceToken](t, w.call(get, tokens, ""))
+		env.as = who
+		list := read[[]api.ServiceToken](t, env.call(get, tokens, ""))
 		if len(list) != want {
 			t.Errorf("%s sees %+v", who, list)
 		}
@@ -143,26 +143,26 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 			t.Error("a list tells a token")
 		}
 	}
-	w.as = "uma"
-	fresh := read[api.NewToken](t, w.call(post, tokens+"/rotate", body))
+	env.as = "uma"
+	fresh := read[api.NewToken](t, env.call(post, tokens+"/rotate", body))
 	if fresh.Token == made.Token || *fresh.ExpiresAt != *made.ExpiresAt || account(made.Token).ID != "" || account(fresh.Token).ID == "" {
 		t.Errorf("%+v", fresh)
 	}
 	// A token that has ended lives again, for 30 days unless told otherwise.
 	endsNow := func(hash string) {
 		t.Helper()
-		if err := w.store.Tokens().Rotate(t.Context(), made.TokenID, hash, time.Now().Add(-time.Hour)); err != nil {
+		if err := env.store.Tokens().Rotate(t.Context(), made.TokenID, hash, time.Now().Add(-time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	endsNow("none")
 	for ask, days := range map[string]int{body: 30, `{"token_id":"` + made.TokenID + `","expires_in_days":2}`: 2} {
-		w.as = "uma"
-		fresh = read[api.NewToken](t, w.call(post, tokens+"/rotate", ask))
+		env.as = "uma"
+		fresh = read[api.NewToken](t, env.call(post, tokens+"/rotate", ask))
 		if left := time.Until(time.Unix(*fresh.ExpiresAt, 0)).Round(time.Hour); left != time.Duration(days)*day || account(fresh.Token).ID == "" {
 			t.Errorf("%s: lives %v, %+v", ask, left, account(fresh.Token))
 		}
-		k, err := w.store.Tokens().Get(t.Context(), made.TokenID)
+		k, err := env.store.Tokens().Get(t.Context(), made.TokenID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,28 +171,28 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 			t.Errorf("a token that has ended is %s", id)
 		}
 	}
-	w.as = "uma"
-	if r := w.call(post, tokens+"/delete", body); r.status != 200 || account(fresh.Token).ID != "" {
+	env.as = "uma"
+	if r := env.call(post, tokens+"/delete", body); r.status != 200 || account(fresh.Token).ID != "" {
 		t.Errorf("revoked: %d %s", r.status, r.body)
 	}
-	w.as = ""
-	if r := w.call(get, "/api/status", "", "Authorization", "Bearer sky_x"); r.status != 401 || r.header.Get("Cache-Control") != "no-store" || r.header.Get(api.HeaderAPIVersion) != "" {
+	env.as = ""
+	if r := env.call(get, "/api/status", "", "Authorization", "Bearer sky_x"); r.status != 401 || r.header.Get("Cache-Control") != "no-store" || r.header.Get(api.HeaderAPIVersion) != "" {
 		t.Errorf("a bad token: %d %v", r.status, r.header)
 	}
 }
 
 // On a server without logins nobody can own a token.
 func TestTokensNeedSomebody(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for path, want := range map[string]int{"": 400, "/delete": 400, "/rotate": 400} {
-		if r := w.call(post, "/users/service-account-tokens"+path, `{"token_name":"x","token_id":"y"}`); r.status != want || !strings.Contains(string(r.body), "has no logins") { // 401 would make clients say: log in
+		if r := env.call(post, "/users/service-account-tokens"+path, `{"token_name":"x","token_id":"y"}`); r.status != want || !strings.Contains(string(r.body), "has no logins") { // 401 would make clients say: log in
 			t.Errorf("%s: %d %s", path, r.status, r.body)
 		}
 	}
 }
 
 func TestBrowserLogin(t *testing.T) {
-	w := newWorld(t, func(d *Deps) {
+	env := newTestEnv(t, func(d *Deps) {
 		gate, err := auth.New(t.Context(), d.Store, auth.Options{DefaultRole: func() string { return "user" }, Basic: true, Initial: "ada:abNANd1rDfiNc"})
 		if err != nil {
 			t.Fatal(err)
@@ -202,33 +202,33 @@ func TestBrowserLogin(t *testing.T) {
 	password := []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("ada:secret"))}
 	const verifier, challenge = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 	page := "/auth/authorize?code_challenge=" + challenge
-	if r := w.call(get, page, ""); r.status != 401 || r.header.Get("WWW-Authenticate") != `Basic realm="SkyPilot"` {
+	if r := env.call(get, page, ""); r.status != 401 || r.header.Get("WWW-Authenticate") != `Basic realm="SkyPilot"` {
 		t.Errorf("the page of nobody: %d %v", r.status, r.header)
 	}
-	if r := w.call(get, page, "", password...); r.status != 200 || !strings.Contains(r.body, challenge) || !strings.Contains(r.body, "ada") {
+	if r := env.call(get, page, "", password...); r.status != 200 || !strings.Contains(r.body, challenge) || !strings.Contains(r.body, "ada") {
 		t.Errorf("the page: %d %s", r.status, r.body)
 	}
-	if r := w.call(get, "/auth/authorize?code_challenge=</script><script>alert(1)", "", password...); strings.Contains(r.body, "<script>alert") {
+	if r := env.call(get, "/auth/authorize?code_challenge=</script><script>alert(1)", "", password...); strings.Contains(r.body, "<script>alert") {
 		t.Errorf("a script in the address: %s", r.body)
 	}
 	poll := "/api/v1/auth/token?code_verifier=" + verifier
-	if r := w.call(get, poll, ""); r.status != 404 {
+	if r := env.call(get, poll, ""); r.status != 404 {
 		t.Errorf("before: %d %s", r.status, r.body)
 	}
-	if r := w.call(post, authorizePath, `{"code_challenge":"`+challenge+`"}`); r.status != 401 {
+	if r := env.call(post, authorizePath, `{"code_challenge":"`+challenge+`"}`); r.status != 401 {
 		t.Errorf("nobody agrees: %d", r.status)
 	}
-	if r := w.call(post, authorizePath, `{"code_challenge":"short"}`, password...); r.status != 400 {
+	if r := env.call(post, authorizePath, `{"code_challenge":"short"}`, password...); r.status != 400 {
 		t.Errorf("a code that is none: %d", r.status)
 	}
-	if r := w.call(post, authorizePath, `{"code_challenge":"`+challenge+`"}`, append(password, "Sec-Fetch-Site", "cross-site")...); r.status != 403 {
+	if r := env.call(post, authorizePath, `{"code_challenge":"`+challenge+`"}`, append(password, "Sec-Fetch-Site", "cross-site")...); r.status != 403 {
 		t.Errorf("another site agrees: %d", r.status)
 	}
-	if r := w.call(post, authorizePath, `{"code_challenge":"`+challenge+`"}`, password...); r.body != `{"status":"authorized"}` {
+	if r := env.call(post, authorizePath, `{"code_challenge":"`+challenge+`"}`, password...); r.body != `{"status":"authorized"}` {
 		t.Errorf("agreed: %d %s", r.status, r.body)
 	}
-	answer := read[map[string]string](t, w.call(get, poll, ""))
-	if r := w.call(get, poll, ""); r.status != 404 {
+	answer := read[map[string]string](t, env.call(get, poll, ""))
+	if r := env.call(get, poll, ""); r.status != 404 {
 		t.Errorf("again: %d %s", r.status, r.body)
 	}
 	raw, err := base64.StdEncoding.DecodeString(answer["token"])
@@ -236,16 +236,16 @@ func TestBrowserLogin(t *testing.T) {
 	if err != nil || json.Unmarshal(raw, &token) != nil {
 		t.Fatal(err, answer)
 	}
-	if r := w.call(get, "/users/role", "", "Cookie", auth.SessionCookie+"="+token.Cookies[auth.SessionCookie]); r.status != 200 || !strings.Contains(r.body, `"ada"`) {
+	if r := env.call(get, "/users/role", "", "Cookie", auth.SessionCookie+"="+token.Cookies[auth.SessionCookie]); r.status != 200 || !strings.Contains(r.body, `"ada"`) {
 		t.Errorf("with the login: %d %s", r.status, r.body)
 	}
-	if r := w.call(get, "/token?local_port=4242", "", password...); r.status != 200 || !strings.Contains(r.header.Get("Content-Security-Policy"), "http://localhost:4242") {
+	if r := env.call(get, "/token?local_port=4242", "", password...); r.status != 200 || !strings.Contains(r.header.Get("Content-Security-Policy"), "http://localhost:4242") {
 		t.Errorf("%d %v", r.status, r.header)
 	}
-	if r := w.call(get, "/token?local_port=x", "", password...); r.status != 400 {
+	if r := env.call(get, "/token?local_port=x", "", password...); r.status != 400 {
 		t.Errorf("a port that is none: %d", r.status)
 	}
-	if h := w.call(get, "/api/health", "").json(t).(map[string]any); h["status"] != "needs_auth" || h["basic_auth_enabled"] != true {
+	if h := env.call(get, "/api/health", "").json(t).(map[string]any); h["status"] != "needs_auth" || h["basic_auth_enabled"] != true {
 		t.Errorf("health: %v", h)
 	}
 }
@@ -264,11 +264,11 @@ func (c cutting) Write(p []byte) (int, error) {
 // An export that cannot be read to its end breaks its connection: a file that ends
 // well would be taken for all there is.
 func TestAnAuditExportThatIsCutDoesNotLookWhole(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	var wg sync.WaitGroup
 	for i := range auditPage {
 		wg.Go(func() {
-			if err := w.store.Audit().Add(t.Context(), state.AuditEntry{ID: strconv.Itoa(i), Action: "sky.down"}); err != nil {
+			if err := env.store.Audit().Add(t.Context(), state.AuditEntry{ID: strconv.Itoa(i), Action: "sky.down"}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -281,23 +281,23 @@ func TestAnAuditExportThatIsCutDoesNotLookWhole(t *testing.T) {
 		}
 	}()
 	ctx, cut := context.WithCancel(t.Context())
-	w.server.auditLines(cutting{answer, cut}, httptest.NewRequestWithContext(ctx, "GET", "/audit", nil), state.AuditFilter{}, 0)
+	env.server.auditLines(cutting{answer, cut}, httptest.NewRequestWithContext(ctx, "GET", "/audit", nil), state.AuditFilter{}, 0)
 }
 
 func TestAuditTrail(t *testing.T) {
-	w := team(t)
-	w.ownCluster("umas", "uma")
-	w.as = "uma"
-	down := w.ask("/down", `{"cluster_name":"umas","entrypoint_command":"sky down umas"}`)
-	w.payload(down)
-	w.ask("/status", `{}`) // changes nothing
-	w.as = "otto"
-	w.call(post, "/stop", `{"cluster_name":"umas"}`)
-	w.call(post, "/users/create", `{"username":"x","password":"topsecret"}`)
-	w.as = "ada"
-	w.call(post, "/users/create", `{"username":"x","password":"topsecret"}`)
-	w.call(post, "/start", `{}`)
-	list := read[[]api.AuditRecord](t, w.call(get, "/audit", ""))
+	env := team(t)
+	env.ownCluster("umas", "uma")
+	env.as = "uma"
+	down := env.ask("/down", `{"cluster_name":"umas","entrypoint_command":"sky down umas"}`)
+	env.payload(down)
+	env.ask("/status", `{}`) // changes nothing
+	env.as = "otto"
+	env.call(post, "/stop", `{"cluster_name":"umas"}`)
+	env.call(post, "/users/create", `{"username":"x","password":"topsecret"}`)
+	env.as = "ada"
+	env.call(post, "/users/create", `{"username":"x","password":"topsecret"}`)
+	env.call(post, "/start", `{}`)
+	list := read[[]api.AuditRecord](t, env.call(get, "/audit", ""))
 	var got []string
 	for _, e := range list {
 		got = append(got, strings.Join([]string{e.UserName, e.Action, e.Cluster, e.Command, e.Result}, " "))
@@ -313,31 +313,31 @@ func TestAuditTrail(t *testing.T) {
 		t.Errorf("the entry of request %s has the id %s", down, list[len(list)-1].ID)
 	}
 	for query, want := range map[string]int{"?user=uma": 1, "?cluster=um*": 1, "?since=0": 5, "?since=2199-01-01T00:00:00Z": 0, "?limit=2": 2, "?action=sky.down": 1} {
-		if n := len(read[[]api.AuditRecord](t, w.call(get, "/audit"+query, ""))); n != want {
+		if n := len(read[[]api.AuditRecord](t, env.call(get, "/audit"+query, ""))); n != want {
 			t.Errorf("%s: %d entries, want %d", query, n, want)
 		}
 	}
-	lines := w.call(get, "/audit?format=jsonl&limit=4", "")
+	lines := env.call(get, "/audit?format=jsonl&limit=4", "")
 	if n := strings.Count(lines.body, "\n"); n != 4 || strings.Contains(lines.body, "topsecret") {
 		t.Errorf("%d lines: %s", n, lines.body)
 	}
-	if r := w.call(get, "/audit?since=yesterday", ""); r.status != 422 {
+	if r := env.call(get, "/audit?since=yesterday", ""); r.status != 422 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	w.server.AuditKept = time.Nanosecond
-	if err := w.server.keepAudit(t.Context()); err != nil {
+	env.server.AuditKept = time.Nanosecond
+	if err := env.server.keepAudit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if left := read[[]api.AuditRecord](t, w.call(get, "/audit", "")); len(left) != 0 {
+	if left := read[[]api.AuditRecord](t, env.call(get, "/audit", "")); len(left) != 0 {
 		t.Errorf("kept: %+v", left)
 	}
 }
 
 // A call that cannot be written down is not made.
 func TestNoTrailNoChange(t *testing.T) {
-	w := newWorld(t)
-	r := w.call(post, "/users/create", `{"username":"x","password":"y"}`)
-	if err := w.store.Audit().Add(t.Context(), state.AuditEntry{ID: "taken"}); err != nil || r.status != 200 {
+	env := newTestEnv(t)
+	r := env.call(post, "/users/create", `{"username":"x","password":"y"}`)
+	if err := env.store.Audit().Add(t.Context(), state.AuditEntry{ID: "taken"}); err != nil || r.status != 200 {
 		t.Fatal(err, r)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), post, "/down", strings.NewReader(`{"cluster_name":"c"}`))
@@ -345,13 +345,13 @@ func TestNoTrailNoChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr := &auditTrail{entry: state.AuditEntry{ID: "taken"}}
-	if err := w.server.note(req.WithContext(contextWithTrail(req, tr)), state.User{}, about{}); err == nil || tr.written {
+	if err := env.server.note(req.WithContext(contextWithTrail(req, tr)), state.User{}, about{}); err == nil || tr.written {
 		t.Error("two calls share an entry")
 	}
 }
 
 func TestProxiesAreNotBelievedFromAnywhere(t *testing.T) {
-	w := newWorld(t, func(d *Deps) {
+	env := newTestEnv(t, func(d *Deps) {
 		gate, err := auth.New(t.Context(), d.Store, auth.Options{DefaultRole: func() string { return "admin" },
 			Proxy: auth.Proxy{Enabled: true, Explicit: true, Header: "X-Test", Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}})
 		if err != nil {
@@ -359,8 +359,8 @@ func TestProxiesAreNotBelievedFromAnywhere(t *testing.T) {
 		}
 		d.Gate = gate
 	})
-	w.as = "ada"
-	if r := w.call(get, "/users", ""); r.status != 401 {
+	env.as = "ada"
+	if r := env.call(get, "/users", ""); r.status != 401 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }

@@ -37,10 +37,10 @@ func TestWire(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := newWorld(t)
+			env := newTestEnv(t)
 			id := ""
 			for _, e := range parseWire(string(text)) {
-				id = e.play(t, w, id)
+				id = e.play(t, env, id)
 			}
 		})
 	}
@@ -84,7 +84,7 @@ func isHeader(line string) (name, value string, ok bool) {
 	return name, value, ok && !strings.ContainsAny(name, " {\"<")
 }
 
-func (e exchange) play(t *testing.T, w *world, id string) string {
+func (e exchange) play(t *testing.T, env *testEnv, id string) string {
 	t.Helper()
 	fill := strings.NewReplacer("$ID", id, "$SHORT", id[:min(len(id), 12)])
 	method, path, _ := strings.Cut(fill.Replace(e.request[0]), " ")
@@ -96,7 +96,7 @@ func (e exchange) play(t *testing.T, w *world, id string) string {
 			body = append(body, fill.Replace(l))
 		}
 	}
-	r := w.call(method, path, strings.Join(body, "\n"), headers...)
+	r := env.call(method, path, strings.Join(body, "\n"), headers...)
 	var want []string
 	if got := fmt.Sprint(r.status); got != e.answer[0] {
 		t.Errorf("%s: %s %s: status %s, want %s\n%s", e.title, method, path, got, e.answer[0], r.body)

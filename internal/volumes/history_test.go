@@ -26,7 +26,7 @@ func TestHistories(t *testing.T) {
 	}
 	defer s.Close()
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorldIn(t, s)
+		env := newTestEnvIn(t, s)
 		clusters := map[string]*state.Cluster{}
 		names := rapid.SampledFrom([]string{"v1", "v2"})
 		who := rapid.SampledFrom([]string{"c1", "c2"})
@@ -39,7 +39,7 @@ func TestHistories(t *testing.T) {
 			after := rapid.Bool().Draw(t, "after the effect")
 			what := rapid.SampledFrom([]string{"none", "none", "handover", "cancel", "unreachable", "quota", "invalid"}).Draw(t, "trouble")
 			n := 0
-			w.cloud.fail(func(_ context.Context, call string, v cloud.Volume, done bool) error {
+			env.cloud.fail(func(_ context.Context, call string, v cloud.Volume, done bool) error {
 				if done != after {
 					return nil
 				}
@@ -67,7 +67,7 @@ func TestHistories(t *testing.T) {
 				}
 				return nil
 			})
-			defer w.cloud.fail(nil)
+			defer env.cloud.fail(nil)
 			_ = f(ctx) // what counts is what is there afterwards
 		}
 		check := func(t *rapid.T) {
@@ -83,11 +83,11 @@ func TestHistories(t *testing.T) {
 				}
 				for _, c := range clusters {
 					if c.Hash == v.ClusterHash {
-						onRecord[own(v, c.Offer.Place, w.idOf(c), nil).NameOnCloud] = v
+						onRecord[own(v, c.Offer.Place, env.idOf(c), nil).NameOnCloud] = v
 					}
 				}
 			}
-			have := w.cloud.names()
+			have := env.cloud.names()
 			for _, name := range have {
 				if onRecord[name] == nil {
 					t.Fatalf("%s is in the cloud and on no record", name)
@@ -101,7 +101,7 @@ func TestHistories(t *testing.T) {
 				for _, m := range held {
 					name := m.Volume.Is.NameOnCloud
 					if m.Volume.ClusterHash != "" {
-						name = own(m.Volume, c.Offer.Place, w.idOf(c), nil).NameOnCloud
+						name = own(m.Volume, c.Offer.Place, env.idOf(c), nil).NameOnCloud
 					}
 					if !slices.Contains(have, name) || m.Volume.Stage != state.VolumeThere {
 						t.Fatalf("%s holds %s (%s, %s), which is not there: %v", c.Name, m.Volume.Name, name, m.Volume.Stage, have)
@@ -113,15 +113,15 @@ func TestHistories(t *testing.T) {
 			"": check,
 			"apply": func(t *rapid.T) {
 				b := pvc(names.Draw(t, "name"), fmt.Sprint(rapid.IntRange(1, 2).Draw(t, "size")))
-				live(t, func(ctx context.Context) error { return w.apply(ctx, b) })
+				live(t, func(ctx context.Context) error { return env.apply(ctx, b) })
 			},
 			"delete": func(t *rapid.T) {
 				name := names.Draw(t, "name")
-				live(t, func(ctx context.Context) error { return w.remove(ctx, name) })
+				live(t, func(ctx context.Context) error { return env.remove(ctx, name) })
 			},
-			"settle": func(t *rapid.T) { live(t, w.Settle) },
+			"settle": func(t *rapid.T) { live(t, env.Settle) },
 			"refresh": func(t *rapid.T) {
-				live(t, w.Refresh)
+				live(t, env.Refresh)
 			},
 			"launch": func(t *rapid.T) {
 				name := who.Draw(t, "cluster")
@@ -133,7 +133,7 @@ func TestHistories(t *testing.T) {
 					mounts["/b"] = task.VolumeMount{Size: "3"}
 				}
 				live(t, func(ctx context.Context) error {
-					c, err := w.launch(ctx, name, mounts)
+					c, err := env.launch(ctx, name, mounts)
 					if c != nil {
 						clusters[name] = c
 					}
@@ -145,7 +145,7 @@ func TestHistories(t *testing.T) {
 				if clusters[name] == nil {
 					t.Skip("there is none")
 				}
-				if err := w.down(context.Background(), clusters[name]); err != nil {
+				if err := env.down(context.Background(), clusters[name]); err != nil {
 					t.Fatal(err)
 				}
 				delete(clusters, name)
@@ -153,24 +153,24 @@ func TestHistories(t *testing.T) {
 		}
 		t.Repeat(steps)
 		for _, c := range clusters {
-			if err := w.down(context.Background(), c); err != nil {
+			if err := env.down(context.Background(), c); err != nil {
 				t.Fatal(err)
 			}
 		}
 		clear(clusters)
-		if err := w.Settle(context.Background()); err != nil {
+		if err := env.Settle(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		check(t)
-		for _, v := range w.list(t, true) {
+		for _, v := range env.list(t, true) {
 			if *v.Status != api.VolumeReady || v.Ephemeral {
 				t.Fatalf("settled and not ready: %+v", v)
 			}
-			if err := w.remove(context.Background(), v.Name); err != nil {
+			if err := env.remove(context.Background(), v.Name); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if left := w.cloud.names(); len(left) > 0 {
+		if left := env.cloud.names(); len(left) > 0 {
 			t.Fatalf("left: %v", left)
 		}
 		if rows, _ := s.Volumes().List(context.Background(), state.VolumeFilter{}); len(rows) > 0 {

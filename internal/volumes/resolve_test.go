@@ -10,26 +10,26 @@ import (
 )
 
 // put makes a volume's record as if it had been made.
-func (w *world) put(t *testing.T, name string, change func(*state.Volume)) {
+func (env *testEnv) put(t *testing.T, name string, change func(*state.Volume)) {
 	t.Helper()
-	ok(t, w.apply(t.Context(), pvc(name, "10")))
-	v, err := w.Store.Volumes().Get(t.Context(), name)
+	ok(t, env.apply(t.Context(), pvc(name, "10")))
+	v, err := env.Store.Volumes().Get(t.Context(), name)
 	ok(t, err)
 	change(v)
-	ok(t, w.Store.Volumes().Save(t.Context(), v))
+	ok(t, env.Store.Volumes().Save(t.Context(), v))
 }
 
 func TestVolumesSayWhereATaskRuns(t *testing.T) {
-	w := newWorld(t)
-	w.put(t, "here", func(v *state.Volume) {})
-	w.put(t, "there", func(v *state.Volume) { v.Is.Place.Region = "far" })
-	w.put(t, "many", func(v *state.Volume) { v.Is.AccessMode = cloud.ReadWriteMany })
-	w.put(t, "folder", func(v *state.Volume) { v.Is.Type, v.Is.AccessMode = cloud.VolumeHostPath, "" })
-	w.put(t, "lost", func(v *state.Volume) { v.Is.Class = "lost" })
-	w.put(t, "single", func(v *state.Volume) { v.Is.AccessMode = cloud.ReadWriteOncePod })
-	w.put(t, "elsewhere", func(v *state.Volume) { v.Workspace = "team" })
-	w.put(t, "vanished", func(v *state.Volume) { v.Is.NameOnCloud = "nowhere" })
-	_, err := w.launch(t.Context(), "holder", map[string]task.VolumeMount{"/a": {Name: "single"}})
+	env := newTestEnv(t)
+	env.put(t, "here", func(v *state.Volume) {})
+	env.put(t, "there", func(v *state.Volume) { v.Is.Place.Region = "far" })
+	env.put(t, "many", func(v *state.Volume) { v.Is.AccessMode = cloud.ReadWriteMany })
+	env.put(t, "folder", func(v *state.Volume) { v.Is.Type, v.Is.AccessMode = cloud.VolumeHostPath, "" })
+	env.put(t, "lost", func(v *state.Volume) { v.Is.Class = "lost" })
+	env.put(t, "single", func(v *state.Volume) { v.Is.AccessMode = cloud.ReadWriteOncePod })
+	env.put(t, "elsewhere", func(v *state.Volume) { v.Workspace = "team" })
+	env.put(t, "vanished", func(v *state.Volume) { v.Is.NameOnCloud = "nowhere" })
+	_, err := env.launch(t.Context(), "holder", map[string]task.VolumeMount{"/a": {Name: "single"}})
 	ok(t, err)
 
 	anywhere, own := []task.Resources{{}}, task.VolumeMount{Size: "5"}
@@ -64,7 +64,7 @@ func TestVolumesSayWhereATaskRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tk := &task.Task{NumNodes: c.nodes, Volumes: c.mounts, Resources: c.ask}
-			use, err := w.Resolve(t.Context(), w.call, w.call.Config, tk, "new")
+			use, err := env.Resolve(t.Context(), env.call, env.call.Config, tk, "new")
 			if err == nil {
 				_, err = use.Bind(tk)
 			}
@@ -89,22 +89,22 @@ func TestVolumesSayWhereATaskRuns(t *testing.T) {
 
 // A launch that a crash cut off finds its volume in use by itself.
 func TestAResumedLaunchHoldsItsVolume(t *testing.T) {
-	w := newWorld(t)
-	w.put(t, "single", func(v *state.Volume) { v.Is.AccessMode = cloud.ReadWriteOncePod })
+	env := newTestEnv(t)
+	env.put(t, "single", func(v *state.Volume) { v.Is.AccessMode = cloud.ReadWriteOncePod })
 	mounts := map[string]task.VolumeMount{"/a": {Name: "single"}}
-	_, err := w.launch(t.Context(), "c", mounts)
+	_, err := env.launch(t.Context(), "c", mounts)
 	ok(t, err)
 	tk := &task.Task{NumNodes: 1, Volumes: mounts, Resources: []task.Resources{{}}}
-	_, err = w.Resolve(t.Context(), w.call, w.call.Config, tk, "c")
+	_, err = env.Resolve(t.Context(), env.call, env.call.Config, tk, "c")
 	ok(t, err)
 }
 
 func TestWhatAClusterMounts(t *testing.T) {
-	w, ctx := newWorld(t), t.Context()
-	ok(t, w.apply(ctx, pvc("data", "10")))
-	c, err := w.launch(ctx, "c", map[string]task.VolumeMount{"~/d": {Name: "data", SubPath: "a/b"}, "/own": {Size: "5", Labels: map[string]string{"x": "y"}}})
+	env, ctx := newTestEnv(t), t.Context()
+	ok(t, env.apply(ctx, pvc("data", "10")))
+	c, err := env.launch(ctx, "c", map[string]task.VolumeMount{"~/d": {Name: "data", SubPath: "a/b"}, "/own": {Size: "5", Labels: map[string]string{"x": "y"}}})
 	ok(t, err)
-	at, err := w.Mounted(ctx, c, func(p cloud.Place) map[string]any { return map[string]any{"at": p.Region} })
+	at, err := env.Mounted(ctx, c, func(p cloud.Place) map[string]any { return map[string]any{"at": p.Region} })
 	ok(t, err)
 	id := cloud.ClusterID{Installation: "i1", Name: "other-name", Hash: c.Hash}
 	got := at(cloud.Place{Cloud: "kubernetes", Region: "r2"}, id)
@@ -124,11 +124,11 @@ func TestWhatAClusterMounts(t *testing.T) {
 		"~/d (data)":                   {"~/d": {Name: "data"}},
 		"/new (a new volume), /o (oo)": {"/new": {Size: "1"}, "/o": {Name: "oo"}},
 	} {
-		if lacks, err := w.Lacks(ctx, c, &task.Task{Volumes: mounts}); err != nil || lacks != want {
+		if lacks, err := env.Lacks(ctx, c, &task.Task{Volumes: mounts}); err != nil || lacks != want {
 			t.Errorf("%v: lacks %q, %v", mounts, lacks, err)
 		}
 	}
-	if lacks, err := w.Lacks(ctx, &state.Cluster{Hash: "plain"}, &task.Task{Volumes: map[string]task.VolumeMount{"/d": {Name: "data"}}}); err != nil || lacks != "/d (data)" {
+	if lacks, err := env.Lacks(ctx, &state.Cluster{Hash: "plain"}, &task.Task{Volumes: map[string]task.VolumeMount{"/d": {Name: "data"}}}); err != nil || lacks != "/d (data)" {
 		t.Errorf("lacks %q, %v", lacks, err)
 	}
 }

@@ -42,17 +42,17 @@ func ok(t *testing.T, err error) {
 }
 
 func TestApplyListDelete(t *testing.T) {
-	w, ctx := newWorld(t), t.Context()
+	env, ctx := newTestEnv(t), t.Context()
 	b := pvc("data", "10Gi")
 	b.Labels = map[string]string{"team": "vision"}
 	b.Config = map[string]any{"access_mode": "ReadWriteMany", "namespace": nil}
 	b.CreationYAML = new("name: data")
-	ok(t, w.apply(ctx, b))
-	ok(t, w.apply(ctx, b)) // again
-	if n := w.cloud.calls["make"]; n != 1 {
+	ok(t, env.apply(ctx, b))
+	ok(t, env.apply(ctx, b)) // again
+	if n := env.cloud.calls["make"]; n != 1 {
 		t.Errorf("made %d times", n)
 	}
-	v := w.list(t, false)["data"]
+	v := env.list(t, false)["data"]
 	if !strings.HasPrefix(v.NameOnCloud, "data-0a0b0c0d-") {
 		t.Errorf("there called %s", v.NameOnCloud)
 	}
@@ -66,23 +66,23 @@ func TestApplyListDelete(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("listed as\n%s, not\n%s", got, want)
 	}
-	ok(t, w.remove(ctx, "data"))
-	refused(t, w.remove(ctx, "data"), api.ErrVolumeNotFound, `"data" does not exist`, "sky volumes ls")
-	if left := w.cloud.names(); len(left) > 0 {
+	ok(t, env.remove(ctx, "data"))
+	refused(t, env.remove(ctx, "data"), api.ErrVolumeNotFound, `"data" does not exist`, "sky volumes ls")
+	if left := env.cloud.names(); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
-	if list, err := w.List(ctx, w.call, api.VolumesListBody{}); err != nil || list == nil || len(list) > 0 {
+	if list, err := env.List(ctx, env.call, api.VolumesListBody{}); err != nil || list == nil || len(list) > 0 {
 		t.Errorf("%v, %v", list, err)
 	}
 }
 
 func TestWhatIsDifferentIsSaid(t *testing.T) {
-	w, ctx := newWorld(t), t.Context()
-	ok(t, w.apply(ctx, pvc("data", "10")))
+	env, ctx := newTestEnv(t), t.Context()
+	ok(t, env.apply(ctx, pvc("data", "10")))
 	change := func(f func(*api.VolumeApplyBody)) error {
 		b := pvc("data", "10")
 		f(&b)
-		return w.apply(ctx, b)
+		return env.apply(ctx, b)
 	}
 	for name, c := range map[string]struct {
 		change func(*api.VolumeApplyBody)
@@ -109,7 +109,7 @@ func TestWhatIsDifferentIsSaid(t *testing.T) {
 }
 
 func TestWhatCanNeverWorkIsRefused(t *testing.T) {
-	w := newWorld(t)
+	env := newTestEnv(t)
 	for name, c := range map[string]struct {
 		body  api.VolumeApplyBody
 		kind  string
@@ -124,46 +124,46 @@ func TestWhatCanNeverWorkIsRefused(t *testing.T) {
 		"provider says": {api.VolumeApplyBody{Name: "data", VolumeType: task.VolumeClaim, Cloud: "kubernetes", Size: new(api.Text("1")), Config: map[string]any{"storage_class_name": "none"}}, api.ErrValue, "no such storage class"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			refused(t, w.apply(t.Context(), c.body), c.kind, c.words)
+			refused(t, env.apply(t.Context(), c.body), c.kind, c.words)
 			b := c.body
 			infra := infraOf(b)
-			refused(t, w.Validate(api.VolumeValidateBody{Name: &b.Name, VolumeType: &b.VolumeType, Infra: &infra, Size: b.Size, Config: b.Config}), c.kind, c.words)
+			refused(t, env.Validate(api.VolumeValidateBody{Name: &b.Name, VolumeType: &b.VolumeType, Infra: &infra, Size: b.Size, Config: b.Config}), c.kind, c.words)
 		})
 	}
-	if list := w.list(t, false); len(list) > 0 {
+	if list := env.list(t, false); len(list) > 0 {
 		t.Errorf("on record: %v", list)
 	}
 }
 
 func TestExistingVolumesAreNeverDeleted(t *testing.T) {
-	w, ctx := newWorld(t), t.Context()
+	env, ctx := newTestEnv(t), t.Context()
 	b := pvc("theirs", "")
 	b.UseExisting = new(true)
-	refused(t, w.apply(ctx, b), api.ErrValue, "there is no claim theirs")
-	if list := w.list(t, false); len(list) > 0 {
+	refused(t, env.apply(ctx, b), api.ErrValue, "there is no claim theirs")
+	if list := env.list(t, false); len(list) > 0 {
 		t.Errorf("on record: %v", list)
 	}
-	w.cloud.foreign["theirs"] = true
-	ok(t, w.apply(ctx, b))
-	v := w.list(t, true)["theirs"]
+	env.cloud.foreign["theirs"] = true
+	ok(t, env.apply(ctx, b))
+	v := env.list(t, true)["theirs"]
 	if v.NameOnCloud != "theirs" || *v.Size != "7" {
 		t.Errorf("%+v", v)
 	}
-	w.cloud.pods["theirs"] = []string{"somebody"}
-	ok(t, w.remove(ctx, "theirs"))
-	if !strings.Contains(w.said.String(), "forgotten; what it was taken from stays") {
-		t.Errorf("said:\n%s", w.said)
+	env.cloud.pods["theirs"] = []string{"somebody"}
+	ok(t, env.remove(ctx, "theirs"))
+	if !strings.Contains(env.said.String(), "forgotten; what it was taken from stays") {
+		t.Errorf("said:\n%s", env.said)
 	}
 }
 
 // One name by several at once: one volume is made, and those who ask for it as it
 // is succeed.
 func TestAppliesAtOnce(t *testing.T) {
-	w, ctx := newWorld(t), t.Context()
+	env, ctx := newTestEnv(t), t.Context()
 	var wg sync.WaitGroup
 	errs := make([]error, 6)
 	for i := range errs {
-		wg.Go(func() { errs[i] = w.apply(ctx, pvc("data", map[bool]string{true: "10", false: "20"}[i%2 == 0])) })
+		wg.Go(func() { errs[i] = env.apply(ctx, pvc("data", map[bool]string{true: "10", false: "20"}[i%2 == 0])) })
 	}
 	wg.Wait()
 	bad := 0
@@ -173,19 +173,19 @@ func TestAppliesAtOnce(t *testing.T) {
 			bad++
 		}
 	}
-	if bad != 3 || w.cloud.calls["make"] != 1 || len(w.cloud.names()) != 1 {
-		t.Errorf("%d failed, made %d times: %v", bad, w.cloud.calls["make"], w.cloud.names())
+	if bad != 3 || env.cloud.calls["make"] != 1 || len(env.cloud.names()) != 1 {
+		t.Errorf("%d failed, made %d times: %v", bad, env.cloud.calls["make"], env.cloud.names())
 	}
 }
 
 func TestDeletingWhatIsUsed(t *testing.T) {
-	w, ctx := newWorld(t), t.Context()
-	ok(t, w.apply(ctx, pvc("data", "10")))
-	c, err := w.launch(ctx, "train", map[string]task.VolumeMount{"/data": {Name: "data"}, "/tmp/x": {Size: "5"}})
+	env, ctx := newTestEnv(t), t.Context()
+	ok(t, env.apply(ctx, pvc("data", "10")))
+	c, err := env.launch(ctx, "train", map[string]task.VolumeMount{"/data": {Name: "data"}, "/tmp/x": {Size: "5"}})
 	ok(t, err)
-	refused(t, w.remove(ctx, "data"), api.ErrValue, `"data" is in use by the cluster train`, "sky down train")
-	refused(t, w.Delete(ctx, w.call, api.VolumesDeleteBody{Names: []string{"data"}, Purge: true}), api.ErrValue, "in use by the cluster train")
-	list := w.list(t, false)
+	refused(t, env.remove(ctx, "data"), api.ErrValue, `"data" is in use by the cluster train`, "sky down train")
+	refused(t, env.Delete(ctx, env.call, api.VolumesDeleteBody{Names: []string{"data"}, Purge: true}), api.ErrValue, "in use by the cluster train")
+	list := env.list(t, false)
 	if len(list) != 2 || *list["data"].Status != api.VolumeInUse || !slices.Equal(list["data"].UsedByClusters, []string{"train"}) || list["data"].LastAttachedAt == nil {
 		t.Fatalf("%+v", list)
 	}
@@ -196,57 +196,57 @@ func TestDeletingWhatIsUsed(t *testing.T) {
 		if !strings.HasPrefix(v.NameOnCloud, "train-oc-") || *v.Region != "ctx" || *v.Size != "5" || *v.Status != api.VolumeInUse {
 			t.Errorf("%+v", v)
 		}
-		refused(t, w.remove(ctx, name), api.ErrValue, "goes with its cluster", "sky down train")
-		refused(t, w.apply(ctx, pvc(name, "5")), api.ErrValue, "goes with its cluster")
+		refused(t, env.remove(ctx, name), api.ErrValue, "goes with its cluster", "sky down train")
+		refused(t, env.apply(ctx, pvc(name, "5")), api.ErrValue, "goes with its cluster")
 	}
-	ok(t, w.down(ctx, c))
-	if list := w.list(t, true); len(list) != 1 || *list["data"].Status != api.VolumeReady {
+	ok(t, env.down(ctx, c))
+	if list := env.list(t, true); len(list) != 1 || *list["data"].Status != api.VolumeReady {
 		t.Fatalf("%+v", list)
 	}
 	// What is not a cluster of ours keeps it from going, too, and it can be used on.
-	on := w.list(t, false)["data"].NameOnCloud
-	w.cloud.pods[on] = []string{"pod notebook"}
-	refused(t, w.remove(ctx, "data"), api.ErrValue, "mounted by pod notebook and stays")
-	if v := w.list(t, true)["data"]; *v.Status != api.VolumeInUse || !slices.Equal(v.UsedByPods, []string{"pod notebook"}) {
+	on := env.list(t, false)["data"].NameOnCloud
+	env.cloud.pods[on] = []string{"pod notebook"}
+	refused(t, env.remove(ctx, "data"), api.ErrValue, "mounted by pod notebook and stays")
+	if v := env.list(t, true)["data"]; *v.Status != api.VolumeInUse || !slices.Equal(v.UsedByPods, []string{"pod notebook"}) {
 		t.Errorf("%+v", v)
 	}
-	delete(w.cloud.pods, on)
-	ok(t, w.remove(ctx, "data"))
+	delete(env.cloud.pods, on)
+	ok(t, env.remove(ctx, "data"))
 }
 
 func TestACloudThatCannotBeAsked(t *testing.T) {
-	w, ctx := newWorld(t), t.Context()
-	ok(t, w.apply(ctx, pvc("data", "10")))
-	ok(t, w.apply(ctx, pvc("more", "10")))
-	w.cloud.fail(func(context.Context, string, cloud.Volume, bool) error {
+	env, ctx := newTestEnv(t), t.Context()
+	ok(t, env.apply(ctx, pvc("data", "10")))
+	ok(t, env.apply(ctx, pvc("more", "10")))
+	env.cloud.fail(func(context.Context, string, cloud.Volume, bool) error {
 		return &cloud.UnreachableError{Err: errors.New("connection refused")}
 	})
-	v := w.list(t, true)["data"]
+	v := env.list(t, true)["data"]
 	if !v.FetchFailed || *v.Status != api.VolumeReady || !strings.Contains(*v.ErrorMessage, "connection refused") || !strings.Contains(*v.ErrorMessage, "as seen") {
 		t.Errorf("%+v %s", v, *v.ErrorMessage)
 	}
-	if n := w.cloud.calls["look"]; n != 1 {
+	if n := env.cloud.calls["look"]; n != 1 {
 		t.Errorf("asked %d times about two volumes in one place", n)
 	}
-	err := w.remove(ctx, "data", "more")
+	err := env.remove(ctx, "data", "more")
 	refused(t, err, api.ErrRuntime, `"data" could not be deleted yet`, "connection refused", "sky volumes delete --purge data", "--purge more")
-	v = w.list(t, false)["data"]
+	v = env.list(t, false)["data"]
 	if *v.Status != api.VolumeNotReady || !strings.Contains(*v.ErrorMessage, "being deleted: ") {
 		t.Errorf("%+v", v)
 	}
-	if _, err := w.launch(ctx, "c", map[string]task.VolumeMount{"/d": {Name: "data"}}); err == nil {
+	if _, err := env.launch(ctx, "c", map[string]task.VolumeMount{"/d": {Name: "data"}}); err == nil {
 		t.Error("launched with a volume that is being deleted")
 	} else {
 		refused(t, err, api.ErrVolumeNotReady, "it is being deleted")
 	}
-	ok(t, w.Delete(ctx, w.call, api.VolumesDeleteBody{Names: []string{"more"}, Purge: true}))
-	if !strings.Contains(w.said.String(), "What may be left and cost money: k8s-pvc in kubernetes/ctx, 10 GB, there called more-") {
-		t.Errorf("said:\n%s", w.said)
+	ok(t, env.Delete(ctx, env.call, api.VolumesDeleteBody{Names: []string{"more"}, Purge: true}))
+	if !strings.Contains(env.said.String(), "What may be left and cost money: k8s-pvc in kubernetes/ctx, 10 GB, there called more-") {
+		t.Errorf("said:\n%s", env.said)
 	}
-	w.cloud.fail(nil)
-	ok(t, w.Settle(ctx))
-	if list := w.list(t, true); len(list) > 0 || len(w.cloud.names()) != 1 {
-		t.Errorf("%v, %v", list, w.cloud.names())
+	env.cloud.fail(nil)
+	ok(t, env.Settle(ctx))
+	if list := env.list(t, true); len(list) > 0 || len(env.cloud.names()) != 1 {
+		t.Errorf("%v, %v", list, env.cloud.names())
 	}
 }
 
@@ -262,28 +262,28 @@ func TestSettlingWhatACrashLeft(t *testing.T) {
 	} {
 		for _, by := range []string{"settle", "apply", "delete"} {
 			t.Run(name+"/"+by, func(t *testing.T) {
-				w, ctx := newWorld(t), t.Context()
-				ok(t, w.apply(ctx, pvc("data", "10")))
-				v, err := w.Store.Volumes().Get(ctx, "data")
+				env, ctx := newTestEnv(t), t.Context()
+				ok(t, env.apply(ctx, pvc("data", "10")))
+				v, err := env.Store.Volumes().Get(ctx, "data")
 				ok(t, err)
 				v.Stage = c.stage
-				ok(t, w.Store.Volumes().Save(ctx, v))
+				ok(t, env.Store.Volumes().Save(ctx, v))
 				if !c.there {
-					clear(w.cloud.have)
+					clear(env.cloud.have)
 				}
 				there := c.stage == state.VolumeMaking
 				switch by {
 				case "settle":
-					ok(t, w.Settle(ctx))
+					ok(t, env.Settle(ctx))
 				case "apply":
 					there = true
-					ok(t, w.apply(ctx, pvc("data", "10")))
+					ok(t, env.apply(ctx, pvc("data", "10")))
 				case "delete":
 					there = false
-					ok(t, w.remove(ctx, "data"))
+					ok(t, env.remove(ctx, "data"))
 				}
-				list := w.list(t, true)
-				if have := w.cloud.names(); len(have) != len(list) || (len(list) == 1) != there {
+				list := env.list(t, true)
+				if have := env.cloud.names(); len(have) != len(list) || (len(list) == 1) != there {
 					t.Fatalf("%v in the cloud, %v on record", have, slices.Collect(maps.Keys(list)))
 				}
 				if there && *list["data"].Status != api.VolumeReady {
@@ -295,9 +295,9 @@ func TestSettlingWhatACrashLeft(t *testing.T) {
 }
 
 func TestWhoMayDoWhat(t *testing.T) {
-	w, ctx := newWorld(t), t.Context()
-	ok(t, w.apply(ctx, pvc("data", "10")))
-	mate, stranger := w.as("mate", "default"), w.as("stranger", "other")
+	env, ctx := newTestEnv(t), t.Context()
+	ok(t, env.apply(ctx, pvc("data", "10")))
+	mate, stranger := env.as("mate", "default"), env.as("stranger", "other")
 	if len(mate.list(t, false)) != 1 || len(stranger.list(t, false)) != 0 {
 		t.Error("a volume is seen by whom it should not be, or not by whom it should")
 	}
@@ -318,11 +318,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 }
 
 func TestDeleteGoesOnAfterOneThatFails(t *testing.T) {
-	w, ctx := newWorld(t), t.Context()
-	ok(t, w.apply(ctx, pvc("a", "1")))
-	ok(t, w.apply(ctx, pvc("b", "1")))
-	refused(t, w.remove(ctx, "a", "nosuch", "b"), api.ErrVolumeNotFound, "nosuch")
-	if list := w.list(t, false); len(list) > 0 {
+	env, ctx := newTestEnv(t), t.Context()
+	ok(t, env.apply(ctx, pvc("a", "1")))
+	ok(t, env.apply(ctx, pvc("b", "1")))
+	refused(t, env.remove(ctx, "a", "nosuch", "b"), api.ErrVolumeNotFound, "nosuch")
+	if list := env.list(t, false); len(list) > 0 {
 		t.Errorf("left: %v", list)
 	}
 }

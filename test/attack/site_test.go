@@ -28,7 +28,7 @@ import (
 // are users, vic is a viewer. All but wes may use the workspace lab.
 type site struct {
 	t         *testing.T
-	w         *harness.World
+	w         *harness.Workstation
 	cloud     *harness.Cloud // nil: without
 	address   string
 	passwords map[string]string

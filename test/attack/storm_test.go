@@ -28,7 +28,7 @@ const opLimit = 3 * time.Minute
 type storm struct {
 	*counts
 	t     *testing.T
-	w     *harness.World
+	w     *harness.Workstation
 	cloud *harness.Cloud // nil: nodes are on this machine
 	team  *harness.Team  // nil: one server
 	infra string
@@ -472,7 +472,7 @@ func (s *storm) weather(r *rand.Rand, lasts, round time.Duration, people, manage
 	}
 }
 
-func newStorm(t *testing.T, w *harness.World, cloud *harness.Cloud, team *harness.Team, infra string) *storm {
+func newStorm(t *testing.T, w *harness.Workstation, cloud *harness.Cloud, team *harness.Team, infra string) *storm {
 	s := &storm{counts: count(t), t: t, w: w, cloud: cloud, team: team, infra: infra,
 		marks: map[string]*program{}, cancelled: map[string]bool{}, told: map[string]bool{}, runs: filepath.Join(w.Home, "runs")}
 	if err := os.WriteFile(s.runs, nil, 0o666); err != nil {
@@ -507,7 +507,7 @@ func TestStormOnThreeServers(t *testing.T) {
 	t.Parallel()
 	r := random(t)
 	tm := harness.NewTeam(t, 3)
-	s := newStorm(t, tm.World, tm.Cloud, tm, "fluffycloud")
+	s := newStorm(t, tm.Workstation, tm.Cloud, tm, "fluffycloud")
 	s.weather(r, length(t, 25*time.Second), 60*time.Second, 2, 2)
 	s.end()
 }

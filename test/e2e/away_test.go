@@ -18,7 +18,7 @@ import (
 
 func TestAServerThatDiesUnderACommandLosesNoLine(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("launch", "-y", "-c", "dev")
 	c := w.command("exec", "dev", "--", "for i in $(seq 1 80); do echo line-$i-; sleep 0.1; done")
 	var out syncBuffer
@@ -41,7 +41,7 @@ func TestAServerThatDiesUnderACommandLosesNoLine(t *testing.T) {
 
 func TestCommandsSayThatAHangingServerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("api", "start")
 	pid := w.serverPID()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -65,8 +65,8 @@ func TestCommandsSayThatAHangingServerDoesNotAnswer(t *testing.T) {
 	w.sky("status")
 }
 
-// onASmallDisk is a world whose home folder is a file system of its own.
-func onASmallDisk(t *testing.T) (w *world, full string) {
+// onASmallDisk is a workstation whose home folder is a file system of its own.
+func onASmallDisk(t *testing.T) (w *workstation, full string) {
 	home, err := os.MkdirTemp("", "sky-home-")
 	if err != nil {
 		t.Fatal(err)

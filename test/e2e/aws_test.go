@@ -19,10 +19,10 @@ import (
 	"github.com/skypilot-go/sky/test/harness"
 )
 
-// account is a world with an account on a fake of AWS that sky finds by
+// account is a workstation with an account on a fake of AWS that sky finds by
 // AWS_ENDPOINT_URL alone.
 type account struct {
-	*world
+	*workstation
 	cloud *awsfake.Cloud
 }
 
@@ -46,7 +46,7 @@ func newAccount(t testing.TB, hardware awsfake.Hardware) *account {
 	fake.Hardware = hardware
 	s := httptest.NewServer(fake)
 	t.Cleanup(s.Close)
-	a := &account{newWorld(t), fake}
+	a := &account{newWorkstation(t), fake}
 	a.env = append(append(a.env, "AWS_ENDPOINT_URL="+s.URL), login...)
 	for path, text := range awsLists() {
 		a.write(path, text)

@@ -17,14 +17,14 @@ import (
 //	go test -tags e2e -run '^$' -bench . ./test/e2e
 
 func BenchmarkHelp(b *testing.B) {
-	w := newWorld(b)
+	w := newWorkstation(b)
 	for b.Loop() {
 		w.sky("--help")
 	}
 }
 
 func BenchmarkStatusWarm(b *testing.B) {
-	w := newWorld(b)
+	w := newWorkstation(b)
 	w.sky("launch", "-y", "-d", "-c", "c1", "--", "true")
 	for b.Loop() {
 		w.sky("status")
@@ -32,7 +32,7 @@ func BenchmarkStatusWarm(b *testing.B) {
 }
 
 func BenchmarkLaunchFresh(b *testing.B) {
-	w := newWorld(b)
+	w := newWorkstation(b)
 	w.sky("api", "start")
 	i := 0
 	for b.Loop() {
@@ -43,7 +43,7 @@ func BenchmarkLaunchFresh(b *testing.B) {
 
 // BenchmarkLaunchFirst includes the start of the server.
 func BenchmarkLaunchFirst(b *testing.B) {
-	w := newWorld(b)
+	w := newWorkstation(b)
 	i := 0
 	for b.Loop() {
 		i++
@@ -92,7 +92,7 @@ func fluffyLaunch(b *testing.B, nodes int) {
 }
 
 func BenchmarkExec(b *testing.B) {
-	w := newWorld(b)
+	w := newWorkstation(b)
 	w.sky("launch", "-y", "-d", "-c", "c1", "--", "true")
 	for b.Loop() {
 		w.sky("exec", "c1", "--", "echo hi")
@@ -102,7 +102,7 @@ func BenchmarkExec(b *testing.B) {
 // BenchmarkIdle reports what the server and an agent hold when nothing happens,
 // and how much CPU they use in ten seconds of it.
 func BenchmarkIdle(b *testing.B) {
-	w := newWorld(b)
+	w := newWorkstation(b)
 	w.sky("launch", "-y", "-d", "-c", "c1", "--", "true")
 	time.Sleep(5 * time.Second)
 	agent, server := w.agents()[0], w.serverPID()
@@ -119,7 +119,7 @@ func BenchmarkIdle(b *testing.B) {
 // BenchmarkFollowers reports what 100 followers of one log add to the server
 // and to the agent.
 func BenchmarkFollowers(b *testing.B) {
-	w := newWorld(b)
+	w := newWorkstation(b)
 	w.sky("launch", "-y", "-d", "-c", "c1", "--", "for i in $(seq 1 100000); do echo line $i; sleep 0.05; done")
 	time.Sleep(3 * time.Second)
 	agent, server := w.agents()[0], w.serverPID()

@@ -14,7 +14,7 @@ import (
 // recorded it, and keeps its results when its clusters are gone.
 func TestBenchmark(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	task := w.write("task.yaml", `name: train
 resources:
   infra: local

@@ -95,8 +95,8 @@ func (s *s3) keys(bucket string) (out []string) {
 	return out
 }
 
-// user is a world whose user has credentials for the store.
-func (s *s3) user(w *world) *world {
+// user is a workstation whose user has credentials for the store.
+func (s *s3) user(w *workstation) *workstation {
 	return w.with("AWS_ACCESS_KEY_ID=ID", "AWS_SECRET_ACCESS_KEY=the-secret-key", "AWS_ENDPOINT_URL_S3="+s.url, "AWS_EC2_METADATA_DISABLED=true")
 }
 
@@ -112,7 +112,7 @@ func read(t testing.TB, path string) string {
 func TestBuckets(t *testing.T) {
 	t.Parallel()
 	s := newS3(t)
-	w := s.user(newWorld(t))
+	w := s.user(newWorkstation(t))
 	s.put("theirs", "set/a.txt", "A")
 	s.put("theirs", "set/deep/b.txt", "B")
 	s.put("names", "both", "an object")
@@ -211,7 +211,7 @@ func TestABucketIsCopiedToAnotherStore(t *testing.T) {
 		answer.ServeHTTP(w, r)
 	}))
 	t.Cleanup(google.Close)
-	w := s.user(newWorld(t)).with("STORAGE_EMULATOR_HOST=" + google.URL)
+	w := s.user(newWorkstation(t)).with("STORAGE_EMULATOR_HOST=" + google.URL)
 	b := other.Bucket("far")
 	if err := b.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func TestABucketIsCopiedToAnotherStore(t *testing.T) {
 func TestBadBuckets(t *testing.T) {
 	t.Parallel()
 	s := newS3(t)
-	w := s.user(newWorld(t))
+	w := s.user(newWorkstation(t))
 	s.put("theirs", "a", "A")
 	src := filepath.Dir(w.write("src/one.txt", "1"))
 	for _, c := range []struct{ mount, says string }{
@@ -274,7 +274,7 @@ func TestBadBuckets(t *testing.T) {
 func TestTheServerDiesAtEveryRequestToAStore(t *testing.T) {
 	t.Parallel()
 	s := newS3(t)
-	w := s.user(newWorld(t))
+	w := s.user(newWorkstation(t))
 	src := filepath.Dir(w.write("src/one.txt", "1"))
 	w.write("src/big", strings.Repeat("0123456789abcdef", 2<<20)) // several parts
 	w.sky("api", "start")
@@ -316,7 +316,7 @@ func TestTheServerDiesAtEveryRequestToAStore(t *testing.T) {
 func TestBucketsOfManagedJobs(t *testing.T) {
 	t.Parallel()
 	s := newS3(t)
-	w := s.user(newWorld(t))
+	w := s.user(newWorkstation(t))
 	s.put("theirs", "a", "A")
 	src := filepath.Dir(w.write("src/one.txt", "1"))
 	task := w.write("task.yaml", fmt.Sprintf(`
@@ -345,7 +345,7 @@ run: cat ~/a ~/kept/one.txt ~/gone/one.txt
 func TestFilesTravelThroughBuckets(t *testing.T) {
 	t.Parallel()
 	s := newS3(t)
-	w := s.user(newWorld(t))
+	w := s.user(newWorkstation(t))
 	s.put("shared", "theirs", "T")
 	w.write(".sky/config.yaml", "jobs: {bucket: 's3://shared/of/jobs'}\nserve: {bucket: 's3://shared'}\n")
 	wd := filepath.Dir(w.write("wd/run.sh", "echo in $PWD; cat beside ~/data/x ~/file"))
@@ -389,7 +389,7 @@ func TestBucketsOnMachines(t *testing.T) {
 	t.Parallel()
 	s := newS3(t)
 	f := newFluffy(t, 0)
-	w := s.user(f.world)
+	w := s.user(f.workstation)
 	s.put("theirs", "set/a.txt", "A")
 	task := w.write("task.yaml", "resources: {infra: fluffycloud, cpus: 1+}\nnum_nodes: 2\nfile_mounts:\n  ~/set: s3://theirs/set\nrun: cat ~/set/a.txt; ls ~/.sky/mount/*/sky-mount\n")
 	out := w.sky("launch", "-y", "-c", "c", task)

@@ -80,7 +80,7 @@ func unspoiled(t *testing.T, dir string, also ...string) {
 // in its next life.
 func TestACallbackRunsOnItsJobsNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t).with("SKY_PLANTED="+planted, "SKYPILOT_INITIAL_BASIC_AUTH=ada:"+planted)
+	w := newWorkstation(t).with("SKY_PLANTED="+planted, "SKYPILOT_INITIAL_BASIC_AUTH=ada:"+planted)
 	dir := filepath.Join(w.home, "told")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestACallbackRunsOnItsJobsNode(t *testing.T) {
 // this machine at every change, and without what is in the server's environment.
 func TestACallbackOnOnesOwnMachine(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t).with("SKY_PLANTED=" + planted)
+	w := newWorkstation(t).with("SKY_PLANTED=" + planted)
 	dir := filepath.Join(w.home, "told")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)

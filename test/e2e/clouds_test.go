@@ -271,18 +271,18 @@ var rentables = []func(testing.TB) rentable{
 	},
 }
 
-// tenant is a world with an account on a cloud.
+// tenant is a workstation with an account on a cloud.
 type tenant struct {
-	*world
+	*workstation
 	rentable
 }
 
-// rent makes the world of a cloud, with an account there and no other.
+// rent makes the workstation of a cloud, with an account there and no other.
 func rent(t testing.TB, of func(testing.TB) rentable) *tenant {
 	t.Helper()
 	c := of(t)
 	variable, address := c.Serve(t)
-	x := &tenant{newWorld(t), c}
+	x := &tenant{newWorkstation(t), c}
 	x.env = append(x.env, variable+"="+address+c.base)
 	if c.login != nil {
 		x.env = append(x.env, c.login(address)...)

@@ -12,7 +12,7 @@ import (
 // TestConfigurationHolds: what client and server are configured to do, they do.
 func TestConfigurationHolds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	file := filepath.Join(w.home, ".sky", "config.yaml")
 	write := func(text string) {
 		t.Helper()

@@ -15,7 +15,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
-// newLaptop is a world with FluffyCloud whose managed jobs are looked after by a
+// newLaptop is a workstation with FluffyCloud whose managed jobs are looked after by a
 // controller there.
 func newLaptop(t *testing.T, idle string) *fluffy {
 	f := newFluffy(t, 0)

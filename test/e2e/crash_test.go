@@ -47,7 +47,7 @@ func seed(t *testing.T) *rand.Rand {
 // cluster that is down leaves nothing.
 func TestTheServerDiesDuringLaunchExecAndDown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	r := seed(t)
 	runs := w.write("runs", "") // every run of a job leaves a line here
 	w.write("proj/file", strings.Repeat("x", 100_000))
@@ -109,7 +109,7 @@ func TestTheServerDiesDuringLaunchExecAndDown(t *testing.T) {
 }
 
 // settled waits until no launch, exec or down is under way.
-func (w *world) settled() {
+func (w *workstation) settled() {
 	w.t.Helper()
 	eventually(w.t, "requests end", 90*time.Second, func() bool {
 		for _, what := range []string{"sky.launch", "sky.exec", "sky.down"} {
@@ -127,7 +127,7 @@ func (w *world) settled() {
 // and run. Every job ends as it should, and ran once.
 func TestTheAgentsDie(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	r := seed(t)
 	runs := w.write("runs", "")
 	w.sky("launch", "-y", "-c", "c1", "--num-nodes", "2")
@@ -188,7 +188,7 @@ func TestTheAgentsDie(t *testing.T) {
 // TestALogStreamIsResumed kills the server under a follower.
 func TestALogStreamIsResumed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("launch", "-y", "-c", "c1", "-d", "--", "for i in $(seq 1 60); do echo n=$i.; sleep 0.1; done")
 	c := w.command("logs", "c1", "--tail", "0")
 	out, _ := os.CreateTemp(w.home, "out-")
@@ -217,7 +217,7 @@ func TestALogStreamIsResumed(t *testing.T) {
 // TestASyncIsResumed kills an agent while files are on their way to it.
 func TestASyncIsResumed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	for i := range 40 {
 		w.write(fmt.Sprintf("proj/f%d", i), noise(i, 4<<20))
 	}

@@ -18,7 +18,7 @@ import (
 // array of jobs and with the Go client.
 func TestExamplesOnThisMachine(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	example, err := filepath.Abs("../../examples/grid-search.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -21,14 +21,14 @@ import (
 	"github.com/skypilot-go/sky/test/harness"
 )
 
-// fluffy is a world with a FluffyCloud of its own: a process whose machines are
+// fluffy is a workstation with a FluffyCloud of its own: a process whose machines are
 // real process trees with an sshd each.
 type fluffy struct {
-	*world
+	*workstation
 	cloud *harness.Cloud
 }
 
-// newFluffy is a world with an account on FluffyCloud, whose machines take boot
+// newFluffy is a workstation with an account on FluffyCloud, whose machines take boot
 // to start. When the test ends the cloud must have no machine left.
 func newFluffy(t testing.TB, boot time.Duration) *fluffy {
 	t.Helper()

@@ -22,7 +22,7 @@ import (
 // is known before anything is rented.
 func TestInteractiveNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	used, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestInteractiveNode(t *testing.T) {
 // Ports are forwarded through the server: until Ctrl-C, and until the node is gone.
 func TestForwardedPorts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("launch", "-y", "-c", "c1", "--infra", "local", "--num-nodes", "2")
 	var served [2]*httptest.Server
 	for i := range served {

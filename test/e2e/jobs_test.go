@@ -17,13 +17,13 @@ import (
 type managedJob = harness.ManagedJob
 
 // managed lists managed jobs by "job.task".
-func (w *world) managed() map[string]managedJob {
+func (w *workstation) managed() map[string]managedJob {
 	w.t.Helper()
 	return w.of().Managed()
 }
 
 // reaches waits until a task of a managed job has a state.
-func (w *world) reaches(task, status string) managedJob {
+func (w *workstation) reaches(task, status string) managedJob {
 	w.t.Helper()
 	var last managedJob
 	deadline := time.Now().Add(60 * time.Second)
@@ -40,7 +40,7 @@ func (w *world) reaches(task, status string) managedJob {
 }
 
 // done waits until a managed job has given everything back.
-func (w *world) done(task string) managedJob {
+func (w *workstation) done(task string) managedJob {
 	w.t.Helper()
 	eventually(w.t, "job "+task+" is done", 60*time.Second, func() bool { return w.managed()[task].Schedule == "DONE" })
 	if left := w.folders(); len(left) > 0 {
@@ -58,7 +58,7 @@ func ran(t *testing.T, path, line string) int {
 
 func TestAManagedJobRunsToItsEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.write("proj/data", "from the working folder")
 	w.write("proj/.skyignore", "skipped\n")
 	w.write("proj/skipped", "x")
@@ -102,7 +102,7 @@ run: |
 
 func TestManagedJobsThatFail(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	runs := w.write("runs", "")
 	w.fails(100, []string{"FAILED", "exit code 3"}, "jobs", "launch", "-y", "-n", "bad", "--", "echo before; exit 3")
 	if j := w.done("1.0"); j.Status != "FAILED" || !strings.Contains(j.Failure, "exit code 3") {
@@ -142,7 +142,7 @@ func TestManagedJobsThatFail(t *testing.T) {
 
 func TestAPipelineRunsInOrder(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	runs := w.write("runs", "")
 	pipeline := w.write("p.yaml", fmt.Sprintf(`
 name: pipe
@@ -172,7 +172,7 @@ run: echo third >> %[1]s
 
 func TestManagedJobsAreCancelled(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("jobs", "launch", "-y", "-d", "-n", "long", "--", "sleep 1000")
 	w.reaches("1.0", "RUNNING")
 	wants(t, w.sky("jobs", "cancel", "-y", "1"), "Job with ID 1 is scheduled to be cancelled")
@@ -209,7 +209,7 @@ func TestManagedJobsAreCancelled(t *testing.T) {
 
 func TestAManagedJobRecovers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	runs := w.write("runs", "")
 	task := w.write("task.yaml", fmt.Sprintf("name: train\nrun: |\n  echo run >> %s\n  n=$(grep -c run %[1]s)\n  echo attempt $n began\n  [ $n = 2 ] || sleep 1000\n  echo all done\n", runs))
 	c := w.command("jobs", "launch", "-y", task)
@@ -247,7 +247,7 @@ func TestAManagedJobRecovers(t *testing.T) {
 // job's life. The job ends well, and ran once.
 func TestTheServerDiesUnderManagedJobs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	r := seed(t)
 	runs := w.write("runs", "")
 	w.sky("api", "start")
@@ -298,7 +298,7 @@ func TestTheServerDiesUnderManagedJobs(t *testing.T) {
 // server.
 func TestAJobThatEndsWhileNobodyLooksRanOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	runs := w.write("runs", "")
 	w.sky("jobs", "launch", "-y", "-d", "-n", "quiet", "--", "echo run >> "+runs+"; sleep 1; echo the end")
 	w.reaches("1.0", "RUNNING")

@@ -14,7 +14,7 @@ import (
 // branches run at the same time, what needs both does not run.
 func TestTasksThatDependOnEachOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	log := w.write("log", "")
 	meet := w.home + "/meet"
 	if err := os.Mkdir(meet, 0o700); err != nil {
@@ -59,7 +59,7 @@ func TestTasksThatDependOnEachOther(t *testing.T) {
 
 func TestAJobThatTakesTooLongIsEnded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	task := w.write("task.yaml", "name: slow\nmax_duration: 2s\nrun: echo begun; sleep 1000\n")
 	start := time.Now()
 	w.fails(100, []string{"begun", "max_duration of 2s is over", "FAILED"}, "jobs", "launch", "-y", task)

@@ -16,7 +16,7 @@ import (
 // it by name.
 func TestJobArrays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	ranks := w.write("ranks", "")
 	out := w.sky("jobs", "launch", "-y", "-n", "sweep", "--num-jobs", "3", "--",
 		"echo $SKYPILOT_JOB_RANK/$SKYPILOT_NUM_JOBS >> "+ranks+"; [ $SKYPILOT_JOB_RANK = 0 ] || sleep 1000")
@@ -39,7 +39,7 @@ func TestJobArrays(t *testing.T) {
 }
 
 // done1 is done while other jobs go on.
-func (w *world) done1(task string) {
+func (w *workstation) done1(task string) {
 	w.t.Helper()
 	eventually(w.t, "job "+task+" is done", 60*time.Second, func() bool { return w.managed()[task].Schedule == "DONE" })
 }
@@ -48,7 +48,7 @@ func (w *world) done1(task string) {
 // submit jobs.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	runs := w.write("runs", "")
 	if err := os.Mkdir(filepath.Join(w.home, "work"), 0o700); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestSchedules(t *testing.T) {
 // and then before. Each ends CANCELLED and leaves nothing behind.
 func TestCancelAtAnyMoment(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	r := seed(t)
 	w.sky("api", "start")
 	rounds := kills(t, 8)
@@ -127,7 +127,7 @@ func TestCancelAtAnyMoment(t *testing.T) {
 // TestManagedJobsThatCannotBe are refused with a reason, and leave nothing.
 func TestManagedJobsThatCannotBe(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	bad := w.write("bad.yaml", "name: bad\nresources: {job_recovery: FAILOVERR}\nrun: echo\n")
 	w.fails(1, []string{"bad.yaml:2:", "FAILOVERR", "FAILOVER"}, "jobs", "launch", "-y", bad)
 	gone := w.write("gone.yaml", "name: gone\nworkdir: ./gone\nrun: echo\n")

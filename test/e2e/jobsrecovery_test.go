@@ -19,7 +19,7 @@ import (
 //	SKY_E2E_KILLS=20 go test -tags e2e -run ARecoveringJobSurvives ./test/e2e
 func TestARecoveringJobSurvivesItsServer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	r := seed(t)
 	for n := 1; n <= kills(t, 5); n++ {
 		begun, end := filepath.Join(w.home, fmt.Sprintf("begun%d", n)), filepath.Join(w.home, fmt.Sprintf("end%d", n))

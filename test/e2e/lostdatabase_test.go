@@ -44,7 +44,7 @@ func TestMachinesOfALostDatabaseAreTakenBack(t *testing.T) {
 }
 
 func takenBack(t *testing.T, f *fluffy, refusal []string, lose func()) {
-	w := f.world
+	w := f.workstation
 	for _, name := range []string{"two", "one"} {
 		w.sky("launch", "-y", "-d", "-c", name, "--infra", "fluffycloud", "--num-nodes", map[string]string{"two": "2", "one": "1"}[name], "--", "echo before > ~/kept")
 	}

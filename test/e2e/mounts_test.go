@@ -58,7 +58,7 @@ func TestMountedBuckets(t *testing.T) {
 	t.Parallel()
 	needFUSE(t)
 	s := newS3(t)
-	w := s.user(newWorld(t))
+	w := s.user(newWorkstation(t))
 	s.put("theirs", "set/a.txt", "A")
 	src := filepath.Dir(w.write("src/one.txt", "1"))
 	task := func(run string) string {
@@ -124,8 +124,8 @@ echo cached > ~/gone/rank-$SKYPILOT_NODE_RANK`))
 	}
 }
 
-// helpers are the processes that hold the mounts of a world's nodes.
-func (w *world) helpers() (out []int) {
+// helpers are the processes that hold the mounts of a workstation's nodes.
+func (w *workstation) helpers() (out []int) {
 	for pid, dir := range w.processes() {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if args := strings.Split(string(line), "\x00"); err == nil && strings.HasPrefix(dir, w.home) && len(args) > 2 && args[len(args)-3] == "mount" {
@@ -151,7 +151,7 @@ func TestCachedMountsSurviveKills(t *testing.T) {
 	t.Parallel()
 	needFUSE(t)
 	s := newS3(t)
-	w := s.user(newWorld(t))
+	w := s.user(newWorkstation(t))
 	const mount = "resources: {infra: local}\nfile_mounts:\n  ~/ckpt: {name: ckpts-1, store: s3, mode: MOUNT_CACHED, type: MODEL_CHECKPOINT_RW}\n"
 	w.sky("launch", "-y", "-c", "c", w.write("task.yaml", mount+"run: ls ~/ckpt\n"))
 	write := "run: |\n  set -e\n  mkdir -p ~/ckpt/$N\n  for i in 1 2 3 4 5; do echo $N-$i > ~/ckpt/$N/$i; done\n  head -c 20000000 /dev/zero | tr '\\0' x > ~/ckpt/$N/big\n  echo written\n"
@@ -230,7 +230,7 @@ func TestAPreemptedJobGoesOnFromItsCheckpoint(t *testing.T) {
 	needFUSE(t)
 	s := newS3(t)
 	f := newFluffy(t, 0)
-	w := s.user(f.world)
+	w := s.user(f.workstation)
 	for _, mode := range []string{"MOUNT", "MOUNT_CACHED"} {
 		bucket := "train-" + strings.ToLower(strings.ReplaceAll(mode, "_", "-"))
 		task := w.write("train.yaml", fmt.Sprintf(`
@@ -286,7 +286,7 @@ func TestWhatIsNotUploadedWhenAClusterEnds(t *testing.T) {
 	t.Parallel()
 	needFUSE(t)
 	s := newS3(t)
-	w := s.user(newWorld(t))
+	w := s.user(newWorkstation(t))
 	w.sky("launch", "-y", "-c", "c", w.write("task.yaml", "resources: {infra: local}\nfile_mounts:\n  ~/ckpt: {name: ckpts-2, store: s3, mode: MOUNT_CACHED}\nrun: ls ~/ckpt\n"))
 	write := func(name string) {
 		s.refuse.Store(503)

@@ -170,7 +170,7 @@ func why(table []reason, line string) string {
 // shown is where the commands run.
 type shown struct {
 	t   *testing.T
-	w   *world
+	w   *workstation
 	env []string
 }
 

@@ -57,9 +57,11 @@ func curl(t *testing.T, other bool, url string, headers ...string) (status, body
 	return string(out[at+1:]), string(out[:at])
 }
 
-func (w *world) url(path string) string { return fmt.Sprintf("http://127.0.0.1:%d%s", w.port, path) }
+func (w *workstation) url(path string) string {
+	return fmt.Sprintf("http://127.0.0.1:%d%s", w.port, path)
+}
 
-func (w *world) ownerToken() string {
+func (w *workstation) ownerToken() string {
 	w.t.Helper()
 	file := filepath.Join(w.home, ".sky/api_server/owner.token")
 	info, err := os.Stat(file)
@@ -73,14 +75,14 @@ func (w *world) ownerToken() string {
 	return strings.TrimSpace(string(b))
 }
 
-// withLogins is a world where ada logs in.
-func withLogins(t *testing.T, env ...string) *world {
+// withLogins is a workstation where ada logs in.
+func withLogins(t *testing.T, env ...string) *workstation {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.env = append(append(w.env, "ENABLE_BASIC_AUTH=true", "SKYPILOT_INITIAL_BASIC_AUTH=ada:"+string(hash)), env...)
 	return w
 }
@@ -103,7 +105,7 @@ func says(t *testing.T, what, want, status, body string, texts ...string) {
 // little by its health, and its commands leave the server alone.
 func TestAnotherAccountIsRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("api", "start")
 	pid := w.serverPID()
 	status, body := curl(t, true, w.url("/users"))
@@ -204,7 +206,7 @@ func (tr *trap) took() string {
 // shown nothing, neither used nor stopped.
 func TestAnotherAccountsListenerIsShownNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("api", "start")
 	token := w.ownerToken()
 	port := porttest.Free(t)
@@ -335,7 +337,7 @@ func TestBehindNginx(t *testing.T) {
 	const told = "X-Auth-Request-Email: ada@example.com"
 	t.Run("without logins it is refused", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newWorkstation(t)
 		w.sky("api", "start")
 		plain, forwarding, naming := nginx(t, w.port)
 		for _, through := range []string{plain, forwarding, naming} {
@@ -364,7 +366,7 @@ func TestBehindNginx(t *testing.T) {
 	t.Run("its account must be trusted to name users", func(t *testing.T) {
 		t.Parallel()
 		for _, trusted := range []bool{false, true} {
-			w := newWorld(t)
+			w := newWorkstation(t)
 			w.write(".sky/.server.yaml", "auth: {external_proxy: {enabled: true}}\n")
 			if trusted {
 				w = w.with(fmt.Sprint("SKY_TRUSTED_PROXY_USERS=", stranger))
@@ -386,7 +388,7 @@ func TestBehindNginx(t *testing.T) {
 // Files below ~/.sky are for the account of the server alone.
 func TestFilesAreReadableForTheirAccountOnly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("launch", "-y", "-c", "c", "--infra", "local", "--", "echo hi")
 	w.sky("status")
 	n := 0

@@ -21,7 +21,7 @@ const plantedSecret = "hunter2planted"
 // arguments and the environment of each process but the jobs' own.
 func TestPlantedSecretsAreNowhereInClear(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	own := t.TempDir() // the user's own files hold the user's secrets
 	n := 0
 	file := func(text string) string {
@@ -66,7 +66,7 @@ func TestPlantedSecretsAreNowhereInClear(t *testing.T) {
 }
 
 // clear looks for planted secrets everywhere.
-func (w *world) clear(when string) {
+func (w *workstation) clear(when string) {
 	w.t.Helper()
 	err := filepath.WalkDir(w.home, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {

@@ -65,7 +65,7 @@ run: exec %s %s $SKYPILOT_NODE_IPS:8080
 }
 
 // service is the service chat; nil: there is none.
-func (w *world) service() *api.Service {
+func (w *workstation) service() *api.Service {
 	w.t.Helper()
 	list := w.services()
 	if len(list) == 0 {
@@ -74,7 +74,7 @@ func (w *world) service() *api.Service {
 	return &list[0]
 }
 
-func (w *world) services() []api.Service {
+func (w *workstation) services() []api.Service {
 	w.t.Helper()
 	var list []api.Service
 	out, code := w.run("serve", "status", "-o", "json")
@@ -88,7 +88,7 @@ func (w *world) services() []api.Service {
 }
 
 // serves waits until the service has that many replicas and all of them are ready.
-func (w *world) serves(what string, n int, also func(*api.Service) bool) *api.Service {
+func (w *workstation) serves(what string, n int, also func(*api.Service) bool) *api.Service {
 	w.t.Helper()
 	var last *api.Service
 	deadline := time.Now().Add(4 * time.Minute)
@@ -128,7 +128,7 @@ func ofVersion(v int) func(*api.Service) bool {
 }
 
 // endpoint is where the service is.
-func (w *world) endpoint() string {
+func (w *workstation) endpoint() string {
 	w.t.Helper()
 	return strings.TrimSpace(w.stdout("serve", "status", "--endpoint", "chat"))
 }
@@ -147,7 +147,7 @@ type requests struct {
 // ask makes people ask a service, each over a connection of its own, until stop. An
 // answer other than one of a replica has failed; after a refusal nobody sees whether
 // that was the last one, so all of them are counted.
-func (w *world) ask(people int, urls ...string) *requests {
+func (w *workstation) ask(people int, urls ...string) *requests {
 	ctx, cancel := context.WithCancel(context.Background())
 	q := &requests{stop: cancel, answers: map[string]int{}}
 	w.t.Cleanup(func() { cancel(); q.done.Wait() })
@@ -223,19 +223,19 @@ func (q *requests) end(t testing.TB) {
 }
 
 // everywhere runs a test on this machine and on FluffyCloud.
-func everywhere(t *testing.T, f func(t *testing.T, w *world, infra string)) {
+func everywhere(t *testing.T, f func(t *testing.T, w *workstation, infra string)) {
 	t.Parallel()
-	t.Run("local", func(t *testing.T) { t.Parallel(); f(t, newWorld(t), "local") })
+	t.Run("local", func(t *testing.T) { t.Parallel(); f(t, newWorkstation(t), "local") })
 	t.Run("fluffycloud", func(t *testing.T) {
 		t.Parallel()
 		fl := newFluffy(t, 50*time.Millisecond)
-		f(t, fl.world, "fluffycloud")
+		f(t, fl.workstation, "fluffycloud")
 		fl.nothingLeft()
 	})
 }
 
 // up starts the service chat.
-func (w *world) up(task string) {
+func (w *workstation) up(task string) {
 	w.t.Helper()
 	w.t.Cleanup(func() { w.run("serve", "down", "-y", "chat") })
 	w.sky("serve", "up", "-y", "-n", "chat", w.write("chat.yaml", task))
@@ -243,7 +243,7 @@ func (w *world) up(task string) {
 
 // TestAServiceScalesWithItsLoad: one replica, five under load, one again.
 func TestAServiceScalesWithItsLoad(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, infra string) {
+	everywhere(t, func(t *testing.T, w *workstation, infra string) {
 		w.up(servedTask(t, infra, "v1", "replica_policy: {min_replicas: 1, max_replicas: 5, target_in_flight_per_replica: 2, upscale_delay_seconds: 0, downscale_delay_seconds: 0}"))
 		w.serves("one replica", 1, nil)
 		q := w.ask(12, w.endpoint()+"/?ms=200")
@@ -272,7 +272,7 @@ func TestAServiceScalesWithItsLoad(t *testing.T) {
 // TestUpdatesUnderLoad moves a service from version to version in each way while
 // people use it.
 func TestUpdatesUnderLoad(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, infra string) {
+	everywhere(t, func(t *testing.T, w *workstation, infra string) {
 		task := func(version string) string { return servedTask(t, infra, version, "replicas: 2") }
 		update := func(version string, how ...string) {
 			t.Helper()
@@ -331,7 +331,7 @@ func TestExamplesOfServices(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("the examples serve with python3")
 	}
-	w := newWorld(t)
+	w := newWorkstation(t)
 	for name, check := range map[string]func(t *testing.T, url string){
 		"service": func(t *testing.T, url string) {
 			if status, _, _ := fetch(t, url+"/health", ""); status != http.StatusOK {
@@ -391,7 +391,7 @@ func fetch(t *testing.T, url, post string) (status int, text string, h http.Head
 // another one, for which no replica is replaced.
 func TestAServiceOverTLS(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	task := servedTask(t, "local", "v1", "replicas: 1\n  tls: {keyfile: ~/keys/key, certfile: ~/keys/cert}")
 	w.certify("one")
 	w.up(task)
@@ -420,7 +420,7 @@ func TestAServiceOverTLS(t *testing.T) {
 }
 
 // certify writes a certificate of a name, with its key, to ~/keys.
-func (w *world) certify(name string) {
+func (w *workstation) certify(name string) {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -475,7 +475,7 @@ func TestASpotReplicaIsTakenAway(t *testing.T) {
 }
 
 // balancer runs a load balancer beside the server, at an address, until the test ends.
-func (w *world) balancer(endpoint, address string) {
+func (w *workstation) balancer(endpoint, address string) {
 	w.t.Helper()
 	dir, err := os.MkdirTemp("", "sky-balancer-")
 	if err != nil {
@@ -515,7 +515,7 @@ func (w *world) balancer(endpoint, address string) {
 // starts, is updated, loses a replica and scales. A balancer beside the server goes on
 // all the time, and in the end the service is what was asked for.
 func TestServicesGoOnWithoutTheServer(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, infra string) {
+	everywhere(t, func(t *testing.T, w *workstation, infra string) {
 		r := seed(t)
 		w.write(".sky/config.yaml", "serve: {balancer: beside}\n")
 		w.sky("api", "start")
@@ -568,7 +568,7 @@ func TestServicesGoOnWithoutTheServer(t *testing.T) {
 // another version comes to its end with the old one.
 func TestLongExchangesOutliveAnUpdate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.up(servedTask(t, "local", "v1", "replicas: 1"))
 	w.serves("a replica", 1, nil)
 	url := w.endpoint()

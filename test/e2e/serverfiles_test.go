@@ -44,7 +44,7 @@ var refusal = regexp.MustCompile(`was not uploaded|outside of the upload|leads o
 
 func readNoFileOfTheServer(t *testing.T, database *harness.Database) {
 	f := newFluffy(t, 50*time.Millisecond)
-	w := f.world
+	w := f.workstation
 	if database != nil {
 		w.write(".sky/config.yaml", "db: "+database.URL.String()+"\n")
 	}

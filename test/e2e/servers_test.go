@@ -40,7 +40,7 @@ func faultRequests(t *testing.T) int {
 func TestThreeServersOnOneDatabase(t *testing.T) {
 	tm := harness.NewTeam(t, 3)
 	r := seed(t)
-	w := of(tm.World)
+	w := of(tm.Workstation)
 	runs := w.write("runs", "")
 	w.write("proj/hello", "from the client\n")
 	clusters := []string{"c0", "c1"}
@@ -201,7 +201,7 @@ func TestARequestMovesBetweenServers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	a, b, c := tm.Servers[0], tm.Servers[1], tm.Servers[2]
-	w := of(tm.World)
+	w := of(tm.Workstation)
 	w.sky("launch", "-y", "-c", "c1", "--infra", "fluffycloud", "--", "true")
 
 	// A cluster lock that somebody holds keeps a launch running.

@@ -21,8 +21,8 @@ import (
 // every other server, as are logs that a third one gathered for download.
 func TestAServerIsLostWithItsDisk(t *testing.T) {
 	tm := harness.NewTeam(t, 3)
-	w, first := of(tm.World), tm.Servers[0]
-	through := func(s *harness.Server) *world {
+	w, first := of(tm.Workstation), tm.Servers[0]
+	through := func(s *harness.Server) *workstation {
 		return w.with("SKYPILOT_API_SERVER_ENDPOINT=" + fmt.Sprint("http://127.0.0.1:", s.Port))
 	}
 	gate, begun := filepath.Join(tm.Dir, "gate"), filepath.Join(tm.Dir, "begun")

@@ -17,7 +17,7 @@ import (
 func TestServicesOnThreeServers(t *testing.T) {
 	tm := harness.NewTeam(t, 3)
 	r := seed(t)
-	w := of(tm.World)
+	w := of(tm.Workstation)
 	hosts := []string{"127.0.0.2", "127.0.0.3"}
 	for _, host := range hosts {
 		w.balancer("http://"+tm.Balancer.Address(), host)

@@ -15,7 +15,7 @@ import (
 // the same clusters. Commands may be refused; nothing hangs, crashes or is left.
 func TestManyCommandsOnFewClusters(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	r := seed(t)
 	w.sky("api", "start")
 	var wg sync.WaitGroup

@@ -16,7 +16,7 @@ import (
 func TestALaunchIsTraced(t *testing.T) {
 	t.Parallel()
 	r := tracetest.New(t)
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.env = append(w.env, "OTEL_BSP_SCHEDULE_DELAY=50")
 	w.write(".sky/config.yaml", "tracing: {endpoint: "+r.URL+", sample: 1}\n")
 	w.write("proj/hello", "hi\n")

@@ -19,7 +19,7 @@ import (
 
 func TestAClustersLife(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	task := w.write("task.yaml", `
 name: hi
 setup: echo setting up
@@ -67,7 +67,7 @@ func TestPlainSSHReachesNodesOnThisMachine(t *testing.T) {
 	if _, err := exec.LookPath("ssh"); err != nil {
 		t.Skip("needs ssh")
 	}
-	w := newWorld(t)
+	w := newWorkstation(t)
 	wants(t, w.sky("launch", "-y", "-c", "s1", "--infra", "local", "--num-nodes", "2", "--", "true"), "ssh s1")
 	entry := filepath.Join(w.home, ".sky/generated/ssh/s1")
 	ssh := func(input string, args ...string) (string, int) {
@@ -102,7 +102,7 @@ func TestPlainSSHReachesNodesOnThisMachine(t *testing.T) {
 
 func TestFourNodesTalkToEachOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	task := w.write("task.yaml", `
 num_nodes: 4
 run: |
@@ -135,7 +135,7 @@ run: |
 
 func TestFilesArrive(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.write("proj/a.txt", "alpha")
 	w.write("proj/skip.me", "no")
 	w.write("proj/.skyignore", "*.me\n")
@@ -161,7 +161,7 @@ run: |
 
 func TestExitCodesOfJobs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("launch", "-y", "-c", "c1")
 	w.fails(100, []string{"FAILED"}, "exec", "c1", "--", "exit 3")
 	bad := w.write("bad-setup.yaml", "setup: echo broken; exit 7\nrun: echo never\n")
@@ -179,7 +179,7 @@ func TestExitCodesOfJobs(t *testing.T) {
 
 func TestCancelEndsDaemonsToo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("launch", "-y", "-c", "c1")
 	w.sky("exec", "c1", "-d", "--", "setsid bash -c 'trap \"\" TERM; exec -a stubborn sleep 555' & (setsid nohup sleep 556 >/dev/null 2>&1 &) ; sleep 557")
 	count := func() (n int) {
@@ -198,7 +198,7 @@ func TestCancelEndsDaemonsToo(t *testing.T) {
 
 func TestTenCommandsAtOnceStartOneServer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
@@ -234,7 +234,7 @@ func TestAutostopAndAutodown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for two idle minutes")
 	}
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("launch", "-y", "-c", "stopper", "--", "true")
 	w.sky("launch", "-y", "-c", "downer", "--", "true")
 	w.sky("autostop", "-y", "-i", "1", "stopper")
@@ -257,7 +257,7 @@ func TestAutostopAndAutodown(t *testing.T) {
 
 func TestAPIInfoAndStatus(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("api", "start")
 	var info map[string]any
 	if err := json.Unmarshal([]byte(w.stdout("api", "info", "-o", "json")), &info); err != nil {
@@ -277,7 +277,7 @@ func TestAPIInfoAndStatus(t *testing.T) {
 
 func TestAShellOnANode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("launch", "-y", "-c", "c1", "--num-nodes", "2")
 	wants(t, w.sky("ssh", "c1", "--", "echo $HOME; exit 0"), "node-0/home")
 	wants(t, w.sky("ssh", "c1", "--node", "1", "--", "echo $HOME"), "node-1/home")

@@ -16,7 +16,7 @@ import (
 
 func TestWrongTaskFiles(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	for _, tt := range []struct {
 		name, text string
 		says       []string
@@ -30,7 +30,7 @@ func TestWrongTaskFiles(t *testing.T) {
 		{"a bucket", "file_mounts: {~/x: s3://bucket}\nrun: echo hi\n", []string{"s3://bucket"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := &world{t: t, home: w.home, port: w.port, env: w.env}
+			w := &workstation{t: t, home: w.home, port: w.port, env: w.env}
 			out, code := w.run("launch", "-y", "-c", "wrong", w.write("task.yaml", tt.text))
 			if code == 0 {
 				t.Errorf("it was accepted:\n%s", out)
@@ -48,7 +48,7 @@ func TestWrongTaskFiles(t *testing.T) {
 
 func TestWrongClusters(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	for _, args := range [][]string{{"exec", "nosuch", "--", "true"}, {"logs", "nosuch"}, {"queue", "nosuch"}, {"ssh", "nosuch", "--", "true"}} {
 		out, code := w.run(args...)
 		if args[0] != "queue" && code == 0 {
@@ -62,9 +62,9 @@ func TestWrongClusters(t *testing.T) {
 
 func TestAnotherUsersClusterIsAskedAbout(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("launch", "-y", "-c", "mine")
-	other := &world{t: t, home: w.home, port: w.port, env: append([]string{"SKYPILOT_USER_ID=abcdef01", "SKYPILOT_USER=someone"}, w.env...)}
+	other := &workstation{t: t, home: w.home, port: w.port, env: append([]string{"SKYPILOT_USER_ID=abcdef01", "SKYPILOT_USER=someone"}, w.env...)}
 	out, code := other.run("launch", "-c", "mine", "--", "true")
 	if code == 0 {
 		t.Errorf("it was taken without asking:\n%s", out)
@@ -79,7 +79,7 @@ func TestAnUnreadableFile(t *testing.T) {
 			t.Skip("root reads everything, and setpriv is not there to become somebody else")
 		}
 	}
-	w := newWorld(t)
+	w := newWorkstation(t)
 	secret := w.write("proj/secret", "x")
 	os.Chmod(secret, 0)
 	task := w.write("task.yaml", "workdir: ./proj\nrun: ls\n")
@@ -115,7 +115,7 @@ func TestAnUnreadableFile(t *testing.T) {
 
 func TestThePortIsTaken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", w.port))
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestThePortIsTaken(t *testing.T) {
 
 func TestAServerOfAnotherVersion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", w.port))
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestAServerOfAnotherVersion(t *testing.T) {
 // TestJobsThatPrintWildly looks at output that breaks naive log handling.
 func TestJobsThatPrintWildly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("launch", "-y", "-c", "c1")
 	out := w.sky("exec", "c1", "--", `printf 'bin \x00\xff\xfe end\n'; head -c 3000000 /dev/zero | tr '\0' x; echo; echo done`)
 	wants(t, out, "done", "end")
@@ -180,7 +180,7 @@ func TestAFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting a small file system needs root")
 	}
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky("api", "start")
 	small := filepath.Join(w.home, ".sky", "local")
 	os.MkdirAll(small, 0o755)

@@ -138,8 +138,8 @@ func (f *Cloud) Machines() []model.Machine {
 	return alive
 }
 
-// NewFluffy is a world with an account on a FluffyCloud of its own.
-func NewFluffy(t testing.TB, boot time.Duration) (*World, *Cloud) {
+// NewFluffy is a workstation with an account on a FluffyCloud of its own.
+func NewFluffy(t testing.TB, boot time.Duration) (*Workstation, *Cloud) {
 	t.Helper()
 	f := NewCloud(t, boot)
 	w := New(t)

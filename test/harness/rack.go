@@ -54,7 +54,7 @@ type Rack struct {
 }
 
 // NewRack makes one that is empty. When the test ends, all its machines do, after the
-// world that rents them.
+// workstation that rents them.
 func NewRack(t testing.TB) *Rack {
 	t.Helper()
 	tool, err := FluffyCloudBinary()

@@ -24,13 +24,13 @@ import (
 // own and a cable of its own to the database, behind a balancer; and FluffyCloud,
 // whose machines all of them reach.
 type Team struct {
-	T        testing.TB
-	Dir      string
-	Database *Database
-	Cloud    *Cloud
-	Servers  []*Server
-	Balancer *Relay
-	World    *World // a user elsewhere
+	T           testing.TB
+	Dir         string
+	Database    *Database
+	Cloud       *Cloud
+	Servers     []*Server
+	Balancer    *Relay
+	Workstation *Workstation // a user elsewhere
 }
 
 // A Server is one of a team.
@@ -84,7 +84,7 @@ func NewTeam(t testing.TB, n int) *Team {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	tm.World = &World{T: t, Home: home, Env: environment(home, "SKYPILOT_API_SERVER_ENDPOINT=http://"+tm.Balancer.Address())}
+	tm.Workstation = &Workstation{T: t, Home: home, Env: environment(home, "SKYPILOT_API_SERVER_ENDPOINT=http://"+tm.Balancer.Address())}
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, s := range tm.Servers {
@@ -157,7 +157,7 @@ func (tm *Team) Client(s *Server) *sky.Client {
 	if s != nil {
 		endpoint = fmt.Sprint("http://127.0.0.1:", s.Port)
 	}
-	c, err := sky.New(sky.Options{Endpoint: endpoint, Environ: tm.World.Env})
+	c, err := sky.New(sky.Options{Endpoint: endpoint, Environ: tm.Workstation.Env})
 	if err != nil {
 		tm.T.Fatal(err)
 	}

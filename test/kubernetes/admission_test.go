@@ -61,7 +61,7 @@ type webhook struct {
 	asked atomic.Int32
 }
 
-func startWebhook(t *testing.T, w *world, name string) *webhook {
+func startWebhook(t *testing.T, w *workstation, name string) *webhook {
 	t.Helper()
 	h := &webhook{}
 	end := make(chan struct{})
@@ -112,7 +112,7 @@ func startWebhook(t *testing.T, w *world, name string) *webhook {
 // that does not answer after some tries, with its name.
 func TestAdmissionWebhooks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	h := startWebhook(t, w, "signed.sky.test")
 	task := w.task("task.yaml", "localhost/shell:1", "run: echo here\n")
 	launch := func(does int32, want ...string) int32 {
@@ -139,7 +139,7 @@ func TestAdmissionWebhooks(t *testing.T) {
 // keep the user from giving it back.
 func TestADisruptionBudget(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	w.sky([]string{"here"}, "launch", "-y", "-c", "kept", w.task("task.yaml", "localhost/shell:1", "run: echo here\n"))
 	budgets := "/apis/policy/v1/namespaces/" + w.namespace + "/poddisruptionbudgets"
 	mustAsk(t, "POST", budgets, obj{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": obj{"name": "kept"},

@@ -102,7 +102,7 @@ func playIngress(t *testing.T, namespace string) {
 // goes with the cluster; or at the pod itself.
 func TestPortsThroughAnIngress(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings+"  ports: ingress\n")
+	w := newWorkstation(t, settings+"  ports: ingress\n")
 	task := func(name string) string {
 		return w.task(name+".yaml", "localhost/shell:1", "  ports: [8080, 8081]\nrun: |\n  mkdir -p deep && echo \"served by "+name+"\" >deep/page\n  httpd -p 8081 -h deep\n  exec httpd -f -p 8080\n")
 	}

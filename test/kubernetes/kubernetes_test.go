@@ -187,8 +187,8 @@ const settings = `
   pod_config: {spec: {containers: [{imagePullPolicy: IfNotPresent}]}}
 `
 
-// world is a [harness.World] with a namespace of the cluster.
-type world struct {
+// workstation is a [harness.Workstation] with a namespace of the cluster.
+type workstation struct {
 	t         testing.TB
 	home      string
 	env       []string
@@ -197,18 +197,18 @@ type world struct {
 	after     func() // when everything is given back; nil: nothing
 }
 
-func (w *world) of() *harness.World {
-	return &harness.World{T: w.t, Home: w.home, Env: w.env, Binary: binary}
+func (w *workstation) of() *harness.Workstation {
+	return &harness.Workstation{T: w.t, Home: w.home, Env: w.env, Binary: binary}
 }
 
-func newWorld(t testing.TB, settings string) *world {
+func newWorkstation(t testing.TB, settings string) *workstation {
 	t.Helper()
 	home, err := os.MkdirTemp(place, "user-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	port := porttest.Free(t)
-	w := &world{t: t, home: home, namespace: filepath.Base(home), port: strconv.Itoa(port), env: []string{
+	w := &workstation{t: t, home: home, namespace: filepath.Base(home), port: strconv.Itoa(port), env: []string{
 		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "USER=tester", "SHELL=/bin/bash", "LANG=C.UTF-8",
 		"SKY_API_PORT=" + strconv.Itoa(port), "KUBECONFIG=" + kubeconfig(),
 	}}
@@ -219,7 +219,7 @@ func newWorld(t testing.TB, settings string) *world {
 }
 
 // close gives everything back and looks whether anything is left.
-func (w *world) close() {
+func (w *workstation) close() {
 	if w.t.Failed() {
 		w.t.Logf("server log:\n%s", harness.TailOf(w.of().ServerLog(), 6000))
 	}
@@ -240,9 +240,9 @@ func (w *world) close() {
 }
 
 // path is that of a kind, or of an object, in the user's namespace.
-func (w *world) path(of string) string { return "/api/v1/namespaces/" + w.namespace + "/" + of }
+func (w *workstation) path(of string) string { return "/api/v1/namespaces/" + w.namespace + "/" + of }
 
-func (w *world) names(kind string) []string {
+func (w *workstation) names(kind string) []string {
 	w.t.Helper()
 	if strings.HasPrefix(kind, "/") {
 		return names(w.t, kind)
@@ -250,19 +250,19 @@ func (w *world) names(kind string) []string {
 	return names(w.t, w.path(kind))
 }
 
-func (w *world) write(name, text string) string {
+func (w *workstation) write(name, text string) string {
 	w.t.Helper()
 	return w.of().Write(name, text)
 }
 
 // run runs sky and returns what it printed and its exit code.
-func (w *world) run(args ...string) (string, int) {
+func (w *workstation) run(args ...string) (string, int) {
 	w.t.Helper()
 	return w.of().RunFor(5*time.Minute, args...)
 }
 
 // sky must succeed and print all of want.
-func (w *world) sky(want []string, args ...string) string {
+func (w *workstation) sky(want []string, args ...string) string {
 	w.t.Helper()
 	out, code := w.run(args...)
 	if code != 0 {
@@ -273,7 +273,7 @@ func (w *world) sky(want []string, args ...string) string {
 }
 
 // refused must fail and print all of want.
-func (w *world) refused(want []string, args ...string) {
+func (w *workstation) refused(want []string, args ...string) {
 	w.t.Helper()
 	out, code := w.run(args...)
 	if code == 0 {
@@ -282,7 +282,7 @@ func (w *world) refused(want []string, args ...string) {
 	w.has(out, want, args)
 }
 
-func (w *world) has(out string, want, args []string) {
+func (w *workstation) has(out string, want, args []string) {
 	w.t.Helper()
 	flat := strings.Join(strings.Fields(out), " ") // long lines are folded
 	for _, s := range want {
@@ -293,6 +293,6 @@ func (w *world) has(out string, want, args []string) {
 }
 
 // task is a file that asks for a small pod of that image.
-func (w *world) task(name, image, more string) string {
+func (w *workstation) task(name, image, more string) string {
 	return w.write(name, "resources:\n  infra: kubernetes\n  cpus: 0.1\n  memory: 0.1\n  image_id: docker:"+image+"\n"+more)
 }

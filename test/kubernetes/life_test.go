@@ -14,7 +14,7 @@ import (
 // The image has busybox and nothing else: no bash, no C library, no sudo.
 func TestAGangOfPods(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	w.write("src/data.txt", "what was sent\n")
 	task := w.task("task.yaml", "localhost/shell:1", `num_nodes: 3
 workdir: src
@@ -46,7 +46,7 @@ run: |
 // another image. The machine has that one already.
 func TestAnImageWithoutAShell(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	task := w.task("task.yaml", "localhost/bare:1", "num_nodes: 2\nrun: |\n  sleep 0 && echo rank $SKYPILOT_NODE_RANK of $(ls /bin)\n")
 	w.sky([]string{"rank 0 of sleep", "rank 1 of sleep", "SUCCEEDED"}, "launch", "-y", "-c", "bare", task)
 	w.sky([]string{"again"}, "exec", "bare", "--", "echo again")
@@ -55,7 +55,7 @@ func TestAnImageWithoutAShell(t *testing.T) {
 // A pod ends by itself, without any rights in the cluster.
 func TestAClusterGivesItselfBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	task := w.task("task.yaml", "localhost/shell:1", "run: echo done\n")
 	w.sky([]string{"done"}, "launch", "-y", "-c", "brief", "--down", task)
 	eventually(t, "the cluster to be given back", func() bool {
@@ -67,7 +67,7 @@ func TestAClusterGivesItselfBack(t *testing.T) {
 // Earlier clients send autostop beside the task. Pods cannot be stopped.
 func TestAutostopBesideTheTaskIsNotPlannedOntoPods(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	w.sky([]string{"Kubernetes: enabled"}, "check", "kubernetes")
 	launch := func(more string) (answer string, code int) {
 		t.Helper()
@@ -109,7 +109,7 @@ func TestHooksRunBeforeAPodIsEvicted(t *testing.T) {
 	if err := os.Chmod(saved, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, `
+	w := newWorkstation(t, `
   allowed_nodes: {names: [real-1]}
   post_provision_runcmd: ["echo $HOME >>/saved/first", [touch, /saved/a b]]
   pod_config:

@@ -73,7 +73,7 @@ func TestMachinesThatAreTakenAway(t *testing.T) {
 // A managed job whose machine is drained goes on in a new pod.
 func TestAManagedJobOnAMachineThatIsDrained(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	task := w.task("job.yaml", "localhost/shell:1", `run: |
   echo "begun, $SKYPILOT_TASK_ID"
   while [ ! -e /tmp/end ]; do sleep 0.2; done
@@ -111,7 +111,7 @@ func TestAManagedJobOnAMachineThatIsDrained(t *testing.T) {
 }
 
 // uid is an object's, or "" when there is none.
-func (w *world) uid(of string) string {
+func (w *workstation) uid(of string) string {
 	o, code, err := ask("GET", w.path(of), nil)
 	if err != nil || code != 200 {
 		return ""
@@ -124,7 +124,7 @@ func (w *world) uid(of string) string {
 // nobody left to say that its pods ended, and none is needed. What is given back
 // meanwhile ends, and the rest is seen as gone.
 func TestAMachineThatNeverComesBack(t *testing.T) {
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	task := w.task("task.yaml", "localhost/shell:1", "run: echo here\n")
 	w.sky([]string{"here"}, "launch", "-y", "-c", "one", task)
 	w.sky([]string{"here"}, "launch", "-y", "-c", "two", task)

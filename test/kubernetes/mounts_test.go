@@ -116,11 +116,11 @@ func TestUnprivilegedPodsMountByTheBroker(t *testing.T) {
   ~/direct: {source: s3://data, mode: MOUNT}
   ~/cached: {source: s3://data, mode: MOUNT_CACHED}
 `
-	without := newWorld(t, settings)
+	without := newWorkstation(t, settings)
 	without.env = append(without.env, credentials...)
 	without.refused([]string{"can mount nothing", "kubernetes.mount_broker", "mode: COPY works"}, "launch", "-y", "-c", "n", without.task("n.yaml", "localhost/shell:1", mounts+"run: ls\n"))
 
-	w := newWorld(t, settings+"  mount_broker: true\n")
+	w := newWorkstation(t, settings+"  mount_broker: true\n")
 	w.env = append(w.env, credentials...)
 	task := w.task("t.yaml", "localhost/shell:1", mounts+`run: |
   echo one > ~/direct/one && cat ~/cached/one && echo two > ~/cached/two

@@ -317,7 +317,7 @@ func TestAPodThatIsEvicted(t *testing.T) {
 // contexts, the one that is named.
 func TestPlacesAndPorts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings+"  allowed_contexts: [real, kind-twin]\n")
+	w := newWorkstation(t, settings+"  allowed_contexts: [real, kind-twin]\n")
 	task := w.write("task.yaml", "resources:\n  cpus: 0.1\n  memory: 0.1\n  image_id: docker:localhost/shell:1\n  ports: 8080\nrun: echo somewhere\n")
 	out := w.sky([]string{"somewhere", "SUCCEEDED", "Kubernetes"}, "launch", "-y", "-c", "free", task)
 	if strings.Contains(out, "sky stop") {
@@ -349,7 +349,7 @@ func TestPlacesAndPorts(t *testing.T) {
 // A registry that does not answer is tried for a while, once.
 func TestARegistryThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	at := strings.TrimSuffix(address, ".1") + ".254:1" // nobody listens there
 	w.refused([]string{at + "/nothing:1", "does not answer machine real-1", "connection refused"}, "launch", "-y", "-c", "away", w.task("away.yaml", at+"/nothing:1", "run: echo hi\n"))
 }

@@ -122,7 +122,7 @@ const always = "\n  allowed_nodes: {names: [real-1]}\n"
 func TestAPrivateRegistry(t *testing.T) {
 	t.Parallel()
 	at := startRegistry(t)
-	w := newWorld(t, always)
+	w := newWorkstation(t, always)
 	login := func(password string) string {
 		return fmt.Sprintf("secrets: {SKYPILOT_DOCKER_USERNAME: %s, SKYPILOT_DOCKER_PASSWORD: %s, SKYPILOT_DOCKER_SERVER: '%s'}\n", registryUser, password, at)
 	}

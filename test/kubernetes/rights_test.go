@@ -14,7 +14,7 @@ import (
 // volumes the launch says which are missing.
 func TestTheRightsThatTheDocumentationAsksFor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	w.storage()
 	doc, err := os.ReadFile("../../docs/kubernetes.md")
 	if err != nil {

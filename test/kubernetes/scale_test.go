@@ -113,7 +113,7 @@ func BenchmarkExec(b *testing.B) {
 // What a user waits for who asks a server that runs.
 func BenchmarkListingGPUsCommand(b *testing.B) {
 	simulated(b)
-	w := newWorld(b, "\n  allowed_contexts: [real]\n")
+	w := newWorkstation(b, "\n  allowed_contexts: [real]\n")
 	w.sky([]string{"H100"}, "gpus", "list", "--infra", "kubernetes")
 	for b.Loop() {
 		w.sky(nil, "gpus", "list", "--infra", "kubernetes")
@@ -123,7 +123,7 @@ func BenchmarkListingGPUsCommand(b *testing.B) {
 // The first question to a server that knows nothing yet.
 func BenchmarkListingGPUsCommandCold(b *testing.B) {
 	simulated(b)
-	w := newWorld(b, "\n  allowed_contexts: [real]\n")
+	w := newWorkstation(b, "\n  allowed_contexts: [real]\n")
 	for b.Loop() {
 		b.StopTimer()
 		w.run("api", "stop")
@@ -136,7 +136,7 @@ func BenchmarkListingGPUsCommandCold(b *testing.B) {
 // BenchmarkExecCommand is a job of a cluster that runs, from the command's start
 // to the end of its log; "detached" only until it is queued.
 func BenchmarkExecCommand(b *testing.B) {
-	w := newWorld(b, settings)
+	w := newWorkstation(b, settings)
 	w.sky(nil, "launch", "-y", "-c", "one", w.task("task.yaml", "localhost/shell:1", "run: 'true'\n"))
 	for name, flags := range map[string][]string{"followed": nil, "detached": {"-d"}} {
 		b.Run(name, func(b *testing.B) {

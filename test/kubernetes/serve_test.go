@@ -25,7 +25,7 @@ import (
 )
 
 // chat is the service chat; nil: there is none.
-func (w *world) chat() *api.Service {
+func (w *workstation) chat() *api.Service {
 	w.t.Helper()
 	out, code := w.run("serve", "status", "-o", "json")
 	var list []api.Service
@@ -39,7 +39,7 @@ func (w *world) chat() *api.Service {
 }
 
 // served waits until a version of the service has that many ready replicas and no others.
-func (w *world) served(n, version int) *api.Service {
+func (w *workstation) served(n, version int) *api.Service {
 	w.t.Helper()
 	var last *api.Service
 	defer func() {
@@ -80,7 +80,7 @@ func answer(t testing.TB, at, path string) string {
 // network: both reach them through the agents.
 func TestAServiceOfPods(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	if err := os.Mkdir(filepath.Join(w.home, "src"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ run: exec ./served 0.0.0.0:8080
 
 // asksAll sees that both replicas answer at a balancer, and that what is not one short
 // request goes through, too.
-func (w *world) asksAll(at, version string, s *api.Service) {
+func (w *workstation) asksAll(at, version string, s *api.Service) {
 	w.t.Helper()
 	seen := map[string]bool{}
 	eventually(w.t, "answers of both replicas", func() bool {

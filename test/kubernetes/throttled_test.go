@@ -16,7 +16,7 @@ import (
 
 // limited is a user of their own, whose calls the API server can be told to
 // refuse.
-func limited(t *testing.T, w *world) (refuse func(on bool)) {
+func limited(t *testing.T, w *workstation) (refuse func(on bool)) {
 	t.Helper()
 	mustAsk(t, "POST", w.path("serviceaccounts"), obj{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": obj{"name": "limited"}})
 	const bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
@@ -119,7 +119,7 @@ func refusals(t *testing.T, flow string) (n int) {
 // concluded from that, what was begun goes on afterwards, and nobody makes it worse.
 func TestAnAPIServerThatHasTooMuchToDo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	refuse := limited(t, w)
 	w.sky([]string{"here"}, "launch", "-y", "-c", "first", w.task("first.yaml", "localhost/shell:1", "run: echo here\n"))
 

@@ -34,7 +34,7 @@ func TestPodsThatCannotRun(t *testing.T) {
 	plainly(t, at)
 	t.Cleanup(func() { registry.Close() })
 
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	launch := func(name, image string, want ...string) {
 		t.Helper()
 		w.refused(want, "launch", "-y", "-c", name, w.task(name+".yaml", image, "run: echo hi\n"))
@@ -52,7 +52,7 @@ func TestPodsThatCannotRun(t *testing.T) {
 }
 
 func TestAMachineThatIsFull(t *testing.T) {
-	w := newWorld(t, settings+"  provision_timeout: 2\n")
+	w := newWorkstation(t, settings+"  provision_timeout: 2\n")
 	has, err := strconv.ParseFloat(in(mustAsk(t, "GET", "/api/v1/nodes/real-1", nil), "status", "allocatable", "cpu").(string), 64)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestAMachineThatIsFull(t *testing.T) {
 
 func TestAQuotaOfTheNamespace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	quotas := w.path("resourcequotas")
 	mustAsk(t, "POST", quotas, map[string]any{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"name": "few"}, "spec": map[string]any{"hard": map[string]any{"pods": "1"}}})
 	eventually(t, "the quota to hold", func() bool {
@@ -76,7 +76,7 @@ func TestAQuotaOfTheNamespace(t *testing.T) {
 
 func TestAPodThatRunsOutOfMemory(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings+"  set_pod_resource_limits: true\n")
+	w := newWorkstation(t, settings+"  set_pod_resource_limits: true\n")
 	task := w.task("task.yaml", "localhost/shell:1", "run: echo fine\n")
 	w.sky([]string{"fine"}, "launch", "-y", "-c", "small", task)
 	// More than the pod may have. Whoever the kernel picks, the job does not succeed.
@@ -85,7 +85,7 @@ func TestAPodThatRunsOutOfMemory(t *testing.T) {
 
 func TestAPodThatSomebodyDeletes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	w.sky([]string{"SUCCEEDED"}, "launch", "-y", "-c", "prey", w.task("task.yaml", "localhost/shell:1", "run: echo here\n"))
 	mustAsk(t, "DELETE", w.path("pods/"+w.names("pods")[0]), nil)
 	eventually(t, "the cluster to be seen as gone", func() bool {
@@ -95,7 +95,7 @@ func TestAPodThatSomebodyDeletes(t *testing.T) {
 }
 
 func TestTheAPIServerRestarts(t *testing.T) {
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	w.sky(nil, "launch", "-y", "-c", "on", w.task("task.yaml", "localhost/shell:1", "run: echo here\n"))
 	w.sky(nil, "exec", "on", "-d", "--", "while [ ! -e /tmp/end ]; do sleep 0.2; done; echo it went on")
 	mustScript(t, "kill", place, "kube-apiserver")
@@ -205,7 +205,7 @@ func small(id cloud.ClusterID, nodes int) cloud.LaunchSpec {
 // for, and ends with whoever waited.
 func TestAPodThatDoesNotStart(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, `
+	w := newWorkstation(t, `
   allowed_nodes: {names: [real-1]}
   pod_config: {spec: {containers: [{imagePullPolicy: IfNotPresent, volumeMounts: [{name: papers, mountPath: /papers}]}], volumes: [{name: papers, secret: {secretName: nowhere}}]}}
 `)

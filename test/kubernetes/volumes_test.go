@@ -78,12 +78,12 @@ func claimOf(name string, labels obj) obj {
 }
 
 // volume is a file that asks for one.
-func (w *world) volume(name, more string) string {
+func (w *workstation) volume(name, more string) string {
 	return w.write(name+".volume.yaml", "name: "+name+"\ninfra: kubernetes\n"+more)
 }
 
 // storage lets claims get volumes. In the end all volumes are deleted.
-func (w *world) storage() {
+func (w *workstation) storage() {
 	w.t.Helper()
 	provisioning(w.t, w.namespace)
 	w.t.Cleanup(func() {
@@ -94,18 +94,18 @@ func (w *world) storage() {
 
 // keeps wants a volume not to be deleted, and to be told all of want; as with
 // storage, the command itself succeeds.
-func (w *world) keeps(want []string, name string) {
+func (w *workstation) keeps(want []string, name string) {
 	w.t.Helper()
 	out, _ := w.run("volumes", "delete", "-y", name)
 	w.has(out, append(want, "Error deleting"), []string{"volumes", "delete", name})
 	w.sky([]string{name}, "volumes", "ls")
 }
 
-func (w *world) claims() []string { return w.names("persistentvolumeclaims") }
+func (w *workstation) claims() []string { return w.names("persistentvolumeclaims") }
 
 func TestAVolumeThatOutlivesClusters(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	w.storage()
 	w.sky(nil, "volumes", "apply", "-y", w.volume("data", "type: k8s-pvc\nsize: 1\nlabels: {team: blue}\n"))
 	w.sky(nil, "volumes", "apply", "-y", w.volume("data", "type: k8s-pvc\nsize: 1\nlabels: {team: blue}\n"))
@@ -138,7 +138,7 @@ func TestAVolumeThatOutlivesClusters(t *testing.T) {
 
 func TestAVolumeForManyNodes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	w.storage()
 	w.sky(nil, "volumes", "apply", "-y", w.volume("alone", "type: k8s-pvc\nsize: 1\n"))
 	w.refused([]string{"alone", "ReadWriteOnce"}, "launch", "-y", "-c", "gang", w.task("no.yaml", "localhost/shell:1", "num_nodes: 2\nvolumes: {/data: alone}\nrun: echo no\n"))
@@ -159,7 +159,7 @@ run: |
 
 func TestVolumesThatCannotBe(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings+"  provision_timeout: 5\n")
+	w := newWorkstation(t, settings+"  provision_timeout: 5\n")
 	w.storage()
 	w.refused([]string{`no storage class "nvme"`, promptClass, lazyClass}, "volumes", "apply", "-y", w.volume("fast", "type: k8s-pvc\nsize: 1\nconfig: {storage_class_name: nvme}\n"))
 	w.refused([]string{"gone-claim"}, "volumes", "apply", "-y", w.volume("gone-claim", "type: k8s-pvc\nuse_existing: true\n"))
@@ -190,7 +190,7 @@ func TestVolumesThatCannotBe(t *testing.T) {
 
 func TestAVolumeThatGoesWithItsCluster(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	w.storage()
 	own := "volumes: {/scratch: {size: 1}}\n"
 	w.sky([]string{"SUCCEEDED"}, "launch", "-y", "-c", "own", w.task("own.yaml", "localhost/shell:1", own+"run: touch /scratch/x\n"))
@@ -210,7 +210,7 @@ func TestAVolumeThatGoesWithItsCluster(t *testing.T) {
 
 func TestFoldersOfTheMachine(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	folder := filepath.Join(w.home, "folder")
 	w.sky(nil, "volumes", "apply", "-y", w.volume("disk", "type: k8s-hostpath\nconfig: {host_path: "+folder+", cleanup_on_deletion: true}\n"))
 	w.refused([]string{"/etc"}, "volumes", "apply", "-y", w.volume("etc", "type: k8s-hostpath\nconfig: {host_path: /etc/x, cleanup_on_deletion: true}\n"))
@@ -236,7 +236,7 @@ func TestFoldersOfTheMachine(t *testing.T) {
 }
 
 // kill ends the server at once.
-func (w *world) kill() {
+func (w *workstation) kill() {
 	w.t.Helper()
 	if w.of().ServerPID() == 0 {
 		w.t.Fatal("no server runs")
@@ -248,7 +248,7 @@ func (w *world) kill() {
 // leaves nothing behind.
 func TestAServerThatDiesAmongVolumes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings)
+	w := newWorkstation(t, settings)
 	w.storage()
 	task := w.task("own.yaml", "localhost/shell:1", "volumes: {/scratch: {size: 1}}\nrun: echo done > /scratch/x\n")
 	w.sky(nil, "api", "start")

@@ -10,7 +10,7 @@ import (
 
 // Credentials come to nodes when the configuration asks for them, follow changes, and go again.
 func TestCredentialsOnNodes(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.write(".cloudflare/accountid", "first")
 	w.write(".sky/config.yaml", "ssh: {remote_identity: LOCAL_CREDENTIALS}\n")
 	look := func() string {

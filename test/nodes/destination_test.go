@@ -9,7 +9,7 @@ import (
 
 // A user who may use sudo gets files where only root may write; others get the reason.
 func TestDestinationsThatNeedRoot(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	pool := func(user string) string {
 		return user + "s:\n  user: " + user + "\n  identity_file: " + given["SKY_TEST_KEY"] + "\n  hosts: [" + host(7) + "]\n"
 	}

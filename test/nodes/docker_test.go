@@ -10,7 +10,7 @@ import (
 const image = "resources:\n  infra: docker\n  image_id: docker:sky-test:1\n"
 
 func TestAClusterOfContainers(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	task := w.write("task.yaml", image+`
 num_nodes: 2
 run: |
@@ -33,7 +33,7 @@ run: |
 }
 
 func TestAnImageWithoutAShell(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	task := w.write("task.yaml", "resources:\n  infra: docker\n  image_id: docker:sky-test:empty\nrun: \"true\"\n")
 	out, code := w.run("launch", "-y", "-c", "d", task)
 	if code == 0 || !strings.Contains(out, "has no shell") {
@@ -45,7 +45,7 @@ func TestAnImageWithoutAShell(t *testing.T) {
 // With --docker a task runs in a container here, whatever its file says, and without
 // an engine it runs nowhere.
 func TestLaunchWithDocker(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	task := w.write("task.yaml", "resources:\n  any_of:\n  - infra: aws\n  - infra: ssh/lab\n  image_id: docker:sky-test:1\nrun: echo the $FLAVOUR one\n")
 	w.sky([]string{"--docker is deprecated", "the thin one", "SUCCEEDED"}, "launch", "-y", "-c", "d", "--docker", task)
 	if names := containers(t); len(names) != 1 {

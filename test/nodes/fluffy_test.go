@@ -14,12 +14,12 @@ import (
 
 // fluffy is a cloud of a user's own, whose machines are processes with an sshd.
 type fluffy struct {
-	w   *world
+	w   *workstation
 	dir string
 }
 
 // rents gives the user an account on a cloud of its own.
-func (w *world) rents() *fluffy {
+func (w *workstation) rents() *fluffy {
 	w.t.Helper()
 	// Not below the home folder: a machine's path must stay short for sockets.
 	dir, err := os.MkdirTemp("", "fluffy")
@@ -118,7 +118,7 @@ func (f *fluffy) left() []string {
 // Twelve machines are more than the server likes to serve: it brings the agent
 // to four, they bring it to the others, and nobody brings it twice.
 func TestTheAgentSpreadsFromNodeToNode(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	f := w.rents()
 	w.sky([]string{"rank 0 of 12", "rank 11 of 12", "SUCCEEDED"}, "launch", "-y", "-c", "many", "--infra", "fluffycloud", "--cpus", "2+", "--num-nodes", "12", "--",
 		"echo rank $SKYPILOT_NODE_RANK of $SKYPILOT_NUM_NODES")

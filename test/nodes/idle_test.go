@@ -14,7 +14,7 @@ import (
 // The agents carry the deadline: clusters of every kind stop and end themselves
 // while no server is there, and the next server finds out.
 func TestClustersGiveThemselvesBackWithoutAServer(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	f := w.rents()
 	defer func() {
 		if t.Failed() {

@@ -17,7 +17,7 @@ import (
 var withEngines = []int{16, 17}
 
 // enginePool makes the pool "dock" of them.
-func (w *world) enginePool() {
+func (w *workstation) enginePool() {
 	w.t.Helper()
 	w.write(".sky/ssh_node_pools.yaml", fmt.Sprintf("dock:\n  user: root\n  identity_file: %s\n  hosts: [%s, %s]\n", given["SKY_TEST_KEY"], host(16), host(17)))
 	for _, i := range withEngines {
@@ -86,7 +86,7 @@ func noContainers(t *testing.T) {
 // registry with a password.
 func TestAnImageOnMachines(t *testing.T) {
 	r := startRegistry(t, true)
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.enginePool()
 	w.write("proj/data.txt", "payload\n")
 	w.write("mounted.txt", "mounted\n")
@@ -156,7 +156,7 @@ run: |
 
 func TestAClusterInContainersStopsItself(t *testing.T) {
 	r := startRegistry(t, false)
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.enginePool()
 	task := w.write("task.yaml", "num_nodes: 2\nresources:\n  infra: ssh/dock\n  image_id: docker:"+r.address+"/thin:amd64\nrun: echo done\n")
 	w.sky([]string{"done"}, "launch", "-y", "-c", "x", "--down", "-i", "0", task)
@@ -167,7 +167,7 @@ func TestAClusterInContainersStopsItself(t *testing.T) {
 
 func TestImagesThatDoNotComeSayWhy(t *testing.T) {
 	r, private := startRegistry(t, false), startRegistry(t, true)
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.enginePool()
 	login := func(password string) string {
 		return fmt.Sprintf("secrets: {SKYPILOT_DOCKER_USERNAME: %s, SKYPILOT_DOCKER_PASSWORD: %s, SKYPILOT_DOCKER_SERVER: '%s'}\n", registryUser, password, private.address)

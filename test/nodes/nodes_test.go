@@ -81,26 +81,26 @@ func inPlace(tests func() int) (code int) {
 	return tests()
 }
 
-// world is a [harness.World] with pools: a home folder, and a server.
-type world struct {
+// workstation is a [harness.Workstation] with pools: a home folder, and a server.
+type workstation struct {
 	t    *testing.T
 	home string
 	env  []string
 	ends []func() // after all is given back
 }
 
-func (w *world) of() *harness.World {
-	return &harness.World{T: w.t, Home: w.home, Env: w.env, Binary: binary}
+func (w *workstation) of() *harness.Workstation {
+	return &harness.Workstation{T: w.t, Home: w.home, Env: w.env, Binary: binary}
 }
 
-func newWorld(t *testing.T) *world {
+func newWorkstation(t *testing.T) *workstation {
 	t.Helper()
 	home, err := os.MkdirTemp(place, "user-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	port := porttest.Free(t)
-	w := &world{t: t, home: home, env: []string{
+	w := &workstation{t: t, home: home, env: []string{
 		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "USER=tester", "SHELL=/bin/bash", "LANG=C.UTF-8",
 		"SKY_API_PORT=" + strconv.Itoa(port), "DOCKER_HOST=unix://" + given["SKY_TEST_DOCKER"],
 	}}
@@ -125,7 +125,7 @@ func homeOf(i int) string { return filepath.Join(place, fmt.Sprint("h", i), "hom
 func link(i int) string { return fmt.Sprintf("skyv%s-%d", given["SKY_TEST_TAG"], i) }
 
 // close gives everything back and looks whether anything is left.
-func (w *world) close() {
+func (w *workstation) close() {
 	if w.t.Failed() {
 		w.t.Logf("server log:\n%s", harness.TailOf(w.of().ServerLog(), 6000))
 	}
@@ -140,10 +140,10 @@ func (w *world) close() {
 	os.RemoveAll(w.home)
 }
 
-func (w *world) serverLog() string { return harness.TailOf(w.of().ServerLog(), 1<<30) }
+func (w *workstation) serverLog() string { return harness.TailOf(w.of().ServerLog(), 1<<30) }
 
 // killServer ends the server without a word.
-func (w *world) killServer() {
+func (w *workstation) killServer() {
 	w.t.Helper()
 	if w.of().ServerPID() == 0 {
 		w.t.Fatal("no server runs")
@@ -152,7 +152,7 @@ func (w *world) killServer() {
 }
 
 // nothingLeft looks at all hosts and at the engine.
-func (w *world) nothingLeft() {
+func (w *workstation) nothingLeft() {
 	w.t.Helper()
 	for i := 1; i <= hosts; i++ {
 		home := homeOf(i)
@@ -233,19 +233,19 @@ func containerStates(t *testing.T) (states []string) {
 	return states
 }
 
-func (w *world) write(name, text string) string {
+func (w *workstation) write(name, text string) string {
 	w.t.Helper()
 	return w.of().Write(name, text)
 }
 
 // run runs sky and returns what it printed and its exit code.
-func (w *world) run(args ...string) (string, int) {
+func (w *workstation) run(args ...string) (string, int) {
 	w.t.Helper()
 	return w.of().RunFor(4*time.Minute, args...)
 }
 
 // sky runs a command that must succeed and say all of the texts.
-func (w *world) sky(says []string, args ...string) string {
+func (w *workstation) sky(says []string, args ...string) string {
 	w.t.Helper()
 	out, code := w.run(args...)
 	if code != 0 {
@@ -256,7 +256,7 @@ func (w *world) sky(says []string, args ...string) string {
 }
 
 // status is the state of a cluster, "" if there is none.
-func (w *world) status(name string) string {
+func (w *workstation) status(name string) string {
 	w.t.Helper()
 	var list []struct{ Name, Status string }
 	if err := w.of().JSON(&list, "status", "--refresh", "-o", "json", name); err != nil {

@@ -77,7 +77,7 @@ func (c *colleague) runs(line string) string {
 // TestOpenSSHThroughTheServer uses ssh, scp, sftp and rsync, and forwards ports,
 // with the entries that sky writes, where only the server reaches the nodes.
 func TestOpenSSHThroughTheServer(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.rents()
 	hash, err := bcrypt.GenerateFromPassword([]byte("s3cret"), bcrypt.MinCost)
 	if err != nil {

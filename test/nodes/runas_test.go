@@ -28,8 +28,8 @@ func asRoot(t *testing.T, i int, command string) string {
 
 // accounted is a user's installation with a pool of one host, where clusters run as an
 // account and sky logs in as pool.
-func accounted(t *testing.T, account string) *world {
-	w := newWorld(t)
+func accounted(t *testing.T, account string) *workstation {
+	w := newWorkstation(t)
 	w.write(".sky/ssh_node_pools.yaml", fmt.Sprintf("rack:\n  user: pool\n  identity_file: %s\n  run_as: submitter\n  accounts: {root: %s}\n  hosts: [%s]\n", given["SKY_TEST_KEY"], account, host(ownHost)))
 	return w
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // rack is a pool of one host.
-func rack(w *world, user string, extra ...string) {
+func rack(w *workstation, user string, extra ...string) {
 	w.t.Helper()
 	w.write(".sky/ssh_node_pools.yaml", fmt.Sprintf("rack:\n  user: %s\n  identity_file: %s\n%s  hosts: [%s]\n", user, given["SKY_TEST_KEY"], strings.Join(extra, ""), host(3)))
 }
@@ -20,7 +20,7 @@ func rack(w *world, user string, extra ...string) {
 // Two clusters of one login run side by side on one host: homes, ports, processes and
 // files of one are not the other's, whatever becomes of it.
 func TestTwoClustersOnOneHost(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	rack(w, "root")
 	w.write("a.txt", "of a")
 	w.write("b.txt", "of b")
@@ -73,7 +73,7 @@ func TestTwoClustersOnOneHost(t *testing.T) {
 }
 
 // nodeOf is the folder of a cluster's node on the pool's host, as the host knows it.
-func nodeOf(t *testing.T, w *world, cluster string) string {
+func nodeOf(t *testing.T, w *workstation, cluster string) string {
 	t.Helper()
 	records, _ := filepath.Glob(filepath.Join(homeOf(3), ".sky/nodes/h3.d/*/node.json"))
 	for _, r := range records {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestAClusterOnOnesOwnMachines(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.write("proj/data.txt", "payload\n")
 	task := w.write("task.yaml", `
 num_nodes: 3
@@ -63,7 +63,7 @@ run: |
 
 // atHome runs a command line in the user's home folder. OpenSSH takes home from
 // the table of users, so for it that folder is where root's is.
-func (w *world) atHome(line string) string {
+func (w *workstation) atHome(line string) string {
 	w.t.Helper()
 	script := `mount --make-rprivate / && mount --bind "$HOME" /root && cd /root && ` + line
 	c := exec.Command("timeout", "120", "unshare", "--mount", "sh", "-c", script)
@@ -76,7 +76,7 @@ func (w *world) atHome(line string) string {
 }
 
 func TestAMachineBehindAnother(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.write(".sky/ssh_node_pools.yaml", "far:\n  user: root\n  identity_file: "+given["SKY_TEST_KEY"]+"\n  proxy_jump: root@"+host(1)+"\n  hosts: ["+host(6)+"]\n")
 	w.sky([]string{"on h6", "SUCCEEDED"}, "launch", "-y", "-c", "x", "--infra", "ssh/far", "--", "echo on $(hostname)")
 	w.sky([]string{"again"}, "exec", "x", "--", "echo again")
@@ -88,7 +88,7 @@ func TestAMachineBehindAnother(t *testing.T) {
 }
 
 func TestAgentsThatDieAreStartedAgainAndJobsGoOn(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky(nil, "launch", "-y", "-d", "-c", "x", "--infra", "ssh/lab", "--num-nodes", "2", "--", "echo begun; sleep 20; echo over $SKYPILOT_NODE_RANK")
 	eventually(t, "both ranks run", time.Minute, func() bool {
 		out, _ := w.run("logs", "x", "--no-follow")
@@ -105,14 +105,14 @@ func TestAgentsThatDieAreStartedAgainAndJobsGoOn(t *testing.T) {
 }
 
 func TestTheServerDiesAndConnectsAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky(nil, "launch", "-y", "-c", "x", "--infra", "ssh/lab", "--", "true")
 	w.sky(nil, "api", "stop")
 	w.sky([]string{"still here"}, "exec", "x", "--", "echo still here")
 }
 
 func TestAChangedHostKeyIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky(nil, "launch", "-y", "-c", "x", "--infra", "ssh/lab", "--", "true")
 	w.sky(nil, "down", "-y", "x")
 	w.sky(nil, "api", "stop")
@@ -138,7 +138,7 @@ func TestAChangedHostKeyIsRefused(t *testing.T) {
 }
 
 func TestTheSameHostInTwoInstallations(t *testing.T) {
-	a, b := newWorld(t), newWorld(t)
+	a, b := newWorkstation(t), newWorkstation(t)
 	a.sky(nil, "launch", "-y", "-d", "-c", "x", "--infra", "ssh/lab", "--num-nodes", "3", "--", "sleep 100")
 	b.sky(nil, "launch", "-y", "-d", "-c", "x", "--infra", "ssh/lab", "--", "sleep 100")
 	out, code := b.run("launch", "-y", "-c", "y", "--infra", "ssh/lab", "--", "true")

@@ -16,7 +16,7 @@ import (
 // What users meet: each says what is wrong, where and what to do, and leaves
 // nothing on any machine and no cluster on record.
 func TestLoginsThatDoNotWork(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	for name, args := range map[string][]string{
 		"stranger": {"-N", ""},
 		"locked":   {"-N", "secret"},
@@ -68,7 +68,7 @@ func TestLoginsThatDoNotWork(t *testing.T) {
 }
 
 func TestTheDiskOfANodeIsFull(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.write(".sky/ssh_node_pools.yaml", "small:\n  user: root\n  identity_file: "+given["SKY_TEST_KEY"]+"\n  hosts: ["+host(5)+"]\n")
 	out, code := w.run("launch", "-y", "-c", "x", "--infra", "ssh/small", "--", "true")
 	if code == 0 || !strings.Contains(out, "the disk of "+host(5)+" is full") {
@@ -91,7 +91,7 @@ func reboot(t *testing.T, i int) {
 // Half of the machines reboot while a launch is at work on them: it goes on, or
 // it says which machine was lost; the next one succeeds either way.
 func TestMachinesRebootDuringALaunch(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	var launch sync.WaitGroup
 	launch.Go(func() {
 		out, code := w.run("launch", "-y", "-c", "x", "--infra", "ssh/lab", "--num-nodes", "4", "--", "echo first")
@@ -115,7 +115,7 @@ func TestMachinesRebootDuringALaunch(t *testing.T) {
 }
 
 func TestAClusterWhoseMachineIsCutOff(t *testing.T) {
-	w := newWorld(t)
+	w := newWorkstation(t)
 	w.sky(nil, "launch", "-y", "-d", "-c", "x", "--infra", "ssh/lab", "--num-nodes", "4", "--", "sleep 1000")
 	set := func(state string) {
 		t.Helper()

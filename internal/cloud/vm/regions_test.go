@@ -12,8 +12,8 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 )
 
-// world is regions with machines, and what they answer instead.
-type world struct {
+// testEnv is regions with machines, and what they answer instead.
+type testEnv struct {
 	Regions
 	mu    sync.Mutex
 	has   map[string]int
@@ -21,73 +21,73 @@ type world struct {
 	asked []string
 }
 
-func newWorld(regions ...string) *world {
-	w := &world{has: map[string]int{}, fails: map[string]error{}}
-	w.All = func(context.Context) ([]string, error) { return regions, nil }
-	w.List = func(_ context.Context, region string, _ cloud.ClusterID) ([]Machine, error) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.asked = append(w.asked, region)
-		return slices.Repeat([]Machine{{ID: region, State: Running}}, w.has[region]), w.fails[region]
+func newTestEnv(regions ...string) *testEnv {
+	env := &testEnv{has: map[string]int{}, fails: map[string]error{}}
+	env.All = func(context.Context) ([]string, error) { return regions, nil }
+	env.List = func(_ context.Context, region string, _ cloud.ClusterID) ([]Machine, error) {
+		env.mu.Lock()
+		defer env.mu.Unlock()
+		env.asked = append(env.asked, region)
+		return slices.Repeat([]Machine{{ID: region, State: Running}}, env.has[region]), env.fails[region]
 	}
-	return w
+	return env
 }
 
 // find lists the machines of a cluster, and which regions were asked for that.
-func (w *world) find(t *testing.T, where ListScope) (n int, asked string, err error) {
+func (env *testEnv) find(t *testing.T, where ListScope) (n int, asked string, err error) {
 	t.Helper()
-	w.asked = nil
-	list, err := w.Find(t.Context(), cloud.ClusterID{Name: "c"}, where)
-	slices.Sort(w.asked)
-	return len(list), strings.Join(w.asked, " "), err
+	env.asked = nil
+	list, err := env.Find(t.Context(), cloud.ClusterID{Name: "c"}, where)
+	slices.Sort(env.asked)
+	return len(list), strings.Join(env.asked, " "), err
 }
 
 func TestAClusterIsLookedForWhereItWas(t *testing.T) {
-	w := newWorld("a", "b", "c")
-	w.has["b"] = 2
+	env := newTestEnv("a", "b", "c")
+	env.has["b"] = 2
 	for _, step := range []struct {
 		where ListScope
 		want  string
 	}{{ListScope{}, "a b c"}, {ListScope{}, "b"}, {ListScope{Exhaustive: true}, "a b c"}, {ListScope{Region: "c"}, "c"}, {ListScope{}, "b"}} {
-		if _, asked, err := w.find(t, step.where); asked != step.want || err != nil {
+		if _, asked, err := env.find(t, step.where); asked != step.want || err != nil {
 			t.Errorf("%+v: asked %q, %v; want %q", step.where, asked, err, step.want)
 		}
 	}
-	w.has = map[string]int{"c": 1}
-	if n, asked, err := w.find(t, ListScope{}); n != 1 || asked != "a b b c" || err != nil {
+	env.has = map[string]int{"c": 1}
+	if n, asked, err := env.find(t, ListScope{}); n != 1 || asked != "a b b c" || err != nil {
 		t.Errorf("moved: %d, asked %q, %v", n, asked, err)
 	}
 }
 
 func TestARegionThatLetsNobodyInIsPassedOver(t *testing.T) {
-	w := newWorld("a", "b")
+	env := newTestEnv("a", "b")
 	denied, broken := &cloud.PermissionError{Err: errors.New("denied")}, &cloud.UnreachableError{Err: errors.New("no answer")}
-	w.fails["b"] = denied
-	if _, _, err := w.find(t, ListScope{Exhaustive: true}); err != nil {
+	env.fails["b"] = denied
+	if _, _, err := env.find(t, ListScope{Exhaustive: true}); err != nil {
 		t.Errorf("a region that is not switched on: %v", err)
 	}
-	if open, err := w.Open(t.Context()); err != nil || !slices.Equal(open, []string{"a"}) {
+	if open, err := env.Open(t.Context()); err != nil || !slices.Equal(open, []string{"a"}) {
 		t.Errorf("open are %v, %v", open, err)
 	}
-	w.fails["b"] = broken
-	if _, _, err := w.find(t, ListScope{Exhaustive: true}); !errors.Is(err, broken) {
+	env.fails["b"] = broken
+	if _, _, err := env.find(t, ListScope{Exhaustive: true}); !errors.Is(err, broken) {
 		t.Errorf("one that does not answer may hold machines: %v", err)
 	}
-	w.fails["b"] = nil
-	if _, _, err := w.find(t, ListScope{Exhaustive: true}); err != nil {
+	env.fails["b"] = nil
+	if _, _, err := env.find(t, ListScope{Exhaustive: true}); err != nil {
 		t.Error(err)
 	}
-	w.fails["b"] = denied
-	if _, _, err := w.find(t, ListScope{Exhaustive: true}); !errors.Is(err, denied) {
+	env.fails["b"] = denied
+	if _, _, err := env.find(t, ListScope{Exhaustive: true}); !errors.Is(err, denied) {
 		t.Errorf("one that let us in before: %v", err)
 	}
-	w.Reset()
-	if _, _, err := w.find(t, ListScope{Exhaustive: true}); err != nil {
+	env.Reset()
+	if _, _, err := env.find(t, ListScope{Exhaustive: true}); err != nil {
 		t.Errorf("with other credentials: %v", err)
 	}
-	w.fails["a"] = denied
-	w.Reset()
-	if _, _, err := w.find(t, ListScope{Exhaustive: true}); !errors.Is(err, denied) || !strings.Contains(err.Error(), "1 more") {
+	env.fails["a"] = denied
+	env.Reset()
+	if _, _, err := env.find(t, ListScope{Exhaustive: true}); !errors.Is(err, denied) || !strings.Contains(err.Error(), "1 more") {
 		t.Errorf("nobody lets us in: %v", err)
 	}
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// world is two clouds, a database, and servers that come and go. The server
+// testEnv is two clouds, a database, and servers that come and go. The server
 // does what package execution and package cluster do with this package.
-type world struct {
+type testEnv struct {
 	rng      *rand.Rand
 	clouds   map[string]*model.Cloud
 	records  store
@@ -51,8 +51,8 @@ const (
 	installed  = "installation"
 )
 
-func newWorld(seed uint64, records store) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 1)), clouds: map[string]*model.Cloud{}, ending: map[string]bool{}, records: records, began: time.Now()}
+func newTestEnv(seed uint64, records store) *testEnv {
+	env := &testEnv{rng: rand.New(rand.NewPCG(seed, 1)), clouds: map[string]*model.Cloud{}, ending: map[string]bool{}, records: records, began: time.Now()}
 	for i, name := range []string{east, west} {
 		c, err := model.New(model.Config{
 			Seed: seed + uint64(i),
@@ -70,20 +70,20 @@ func newWorld(seed uint64, records store) *world {
 		if err != nil {
 			panic(err)
 		}
-		w.clouds[name] = c
+		env.clouds[name] = c
 	}
-	return w
+	return env
 }
 
-func (w *world) say(format string, args ...any) {
-	fmt.Fprintf(&w.log, "%8s  ", time.Since(w.began).Round(time.Second))
-	fmt.Fprintf(&w.log, format+"\n", args...)
+func (env *testEnv) say(format string, args ...any) {
+	fmt.Fprintf(&env.log, "%8s  ", time.Since(env.began).Round(time.Second))
+	fmt.Fprintf(&env.log, format+"\n", args...)
 }
 
-func (w *world) broken(format string, args ...any) {
-	if w.err == nil {
-		w.err = fmt.Errorf(format, args...)
-		w.say("BROKEN: %v", w.err)
+func (env *testEnv) broken(format string, args ...any) {
+	if env.err == nil {
+		env.err = fmt.Errorf(format, args...)
+		env.say("BROKEN: %v", env.err)
 	}
 }
 
@@ -93,21 +93,21 @@ const takeDown = 10 * time.Minute
 // server is one life with its engine.
 type server struct {
 	*life
-	w         *world
+	w         *testEnv
 	engine    *Engine
 	records   mortalRecords
 	providers *cloud.Registry
 }
 
-func (w *world) boot(ctx context.Context, fuse int) *server {
+func (env *testEnv) boot(ctx context.Context, fuse int) *server {
 	l := newLife(ctx, fuse)
 	provider := func(name string) *fluffycloud.Provider {
-		return fluffycloud.New(fluffycloud.Options{API: mortalAPI{w.clouds[name].Account(account, "owner"), l}, Poll: 5 * time.Second})
+		return fluffycloud.New(fluffycloud.Options{API: mortalAPI{env.clouds[name].Account(account, "owner"), l}, Poll: 5 * time.Second})
 	}
 	other := provider(west)
-	s := &server{life: l, w: w, records: mortalRecords{l, w.records}, providers: cloud.NewRegistry(provider(east), renamed{other, other, west})}
+	s := &server{life: l, w: env, records: mortalRecords{l, env.records}, providers: cloud.NewRegistry(provider(east), renamed{other, other, west})}
 	s.engine = &Engine{providers: s.providers, records: s.records, log: slog.New(slog.DiscardHandler), install: installed}
-	w.say("a server starts")
+	env.say("a server starts")
 	return s
 }
 
@@ -317,15 +317,15 @@ func (s *server) refresh(ctx context.Context, c *state.Cluster) error {
 }
 
 // must is for what cannot fail in good weather.
-func (w *world) must(clusters []*state.Cluster, err error) []*state.Cluster {
+func (env *testEnv) must(clusters []*state.Cluster, err error) []*state.Cluster {
 	if err != nil {
-		w.broken("%v", err)
+		env.broken("%v", err)
 	}
 	return clusters
 }
 
 // said keeps what users are told with the history.
-type said struct{ w *world }
+type said struct{ w *testEnv }
 
 func (s *said) Write(b []byte) (int, error) {
 	s.w.say("  %s", strings.TrimSpace(string(b)))
@@ -335,42 +335,42 @@ func (s *said) Write(b []byte) (int, error) {
 var _ io.Writer = (*said)(nil)
 
 // trouble makes calls to a cloud go wrong for a while.
-func (w *world) trouble() {
-	name := []string{east, west}[w.rng.IntN(2)]
+func (env *testEnv) trouble() {
+	name := []string{east, west}[env.rng.IntN(2)]
 	ops := []string{"instances.*", "instances.create", "instances.list", "instances.terminate", "instances.start", "firewalls.*", ""}
 	f := model.Fault{
-		Kind:   []model.FaultKind{model.Fail, model.Throttle, model.Slow, model.Cut, model.Lose, model.Hang, model.Hide}[w.rng.IntN(7)],
-		Op:     ops[w.rng.IntN(len(ops))],
-		Times:  1 + w.rng.IntN(4),
-		Chance: []float64{0, 0.3, 0.8}[w.rng.IntN(3)],
-		Code:   []fluffyapi.Code{"", fluffyapi.NoCapacity, fluffyapi.QuotaExceeded, fluffyapi.Unauthorized, fluffyapi.Forbidden, fluffyapi.Invalid}[w.rng.IntN(6)],
-		Delay:  time.Duration(w.rng.IntN(300)) * time.Second,
+		Kind:   []model.FaultKind{model.Fail, model.Throttle, model.Slow, model.Cut, model.Lose, model.Hang, model.Hide}[env.rng.IntN(7)],
+		Op:     ops[env.rng.IntN(len(ops))],
+		Times:  1 + env.rng.IntN(4),
+		Chance: []float64{0, 0.3, 0.8}[env.rng.IntN(3)],
+		Code:   []fluffyapi.Code{"", fluffyapi.NoCapacity, fluffyapi.QuotaExceeded, fluffyapi.Unauthorized, fluffyapi.Forbidden, fluffyapi.Invalid}[env.rng.IntN(6)],
+		Delay:  time.Duration(env.rng.IntN(300)) * time.Second,
 	}
 	if f.Kind == model.Hide {
-		f.Chance, w.hid = 0, true
+		f.Chance, env.hid = 0, true
 	}
-	w.say("%s: %s %q %d times, code %q, delay %v", name, f.Kind, f.Op, f.Times, f.Code, f.Delay)
-	if err := w.clouds[name].Inject(f); err != nil {
+	env.say("%s: %s %q %d times, code %q, delay %v", name, f.Kind, f.Op, f.Times, f.Code, f.Delay)
+	if err := env.clouds[name].Inject(f); err != nil {
 		panic(err)
 	}
 }
 
 // weather changes what a zone has room for, or takes machines away.
-func (w *world) weather() {
-	name := []string{east, west}[w.rng.IntN(2)]
-	zone := []string{"north-a", "north-b", "south-a"}[w.rng.IntN(3)]
-	if w.rng.IntN(4) > 0 {
-		machine, n := []string{"puff", "fluff"}[w.rng.IntN(2)], []int{0, 0, 1, 2, -1}[w.rng.IntN(5)]
-		w.say("%s: room in %s for %d %s", name, zone, n, machine)
-		if err := w.clouds[name].SetCapacity(zone, machine, n); err != nil {
+func (env *testEnv) weather() {
+	name := []string{east, west}[env.rng.IntN(2)]
+	zone := []string{"north-a", "north-b", "south-a"}[env.rng.IntN(3)]
+	if env.rng.IntN(4) > 0 {
+		machine, n := []string{"puff", "fluff"}[env.rng.IntN(2)], []int{0, 0, 1, 2, -1}[env.rng.IntN(5)]
+		env.say("%s: room in %s for %d %s", name, zone, n, machine)
+		if err := env.clouds[name].SetCapacity(zone, machine, n); err != nil {
 			panic(err)
 		}
 		return
 	}
-	for _, m := range w.clouds[name].Machines() {
-		if m.State == fluffyapi.Running && w.rng.IntN(3) == 0 {
-			w.say("%s: %s breaks", name, m.Name)
-			if err := w.clouds[name].Kill(m.ID, "the machine broke"); err != nil {
+	for _, m := range env.clouds[name].Machines() {
+		if m.State == fluffyapi.Running && env.rng.IntN(3) == 0 {
+			env.say("%s: %s breaks", name, m.Name)
+			if err := env.clouds[name].Kill(m.ID, "the machine broke"); err != nil {
 				panic(err)
 			}
 		}
@@ -378,8 +378,8 @@ func (w *world) weather() {
 }
 
 // settle ends all trouble.
-func (w *world) settle() {
-	for _, c := range w.clouds {
+func (env *testEnv) settle() {
+	for _, c := range env.clouds {
 		c.Remove("")
 	}
 }

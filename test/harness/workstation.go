@@ -22,8 +22,8 @@ import (
 	"github.com/skypilot-go/sky/internal/porttest"
 )
 
-// A World is one user's machine: home folder, server, clusters.
-type World struct {
+// A Workstation is one user's machine: home folder, server, clusters.
+type Workstation struct {
 	T      testing.TB
 	Home   string
 	Port   int
@@ -31,9 +31,9 @@ type World struct {
 	Binary string // sky; "": what [Main] built
 }
 
-// New makes a world and, when the test ends, checks that taking it down leaves
+// New makes a workstation and, when the test ends, checks that taking it down leaves
 // neither a process nor a node's folder.
-func New(t testing.TB) *World {
+func New(t testing.TB) *Workstation {
 	t.Helper()
 	home, err := os.MkdirTemp("", "sky-home-")
 	if err != nil {
@@ -44,11 +44,11 @@ func New(t testing.TB) *World {
 	return w
 }
 
-// At is a world in a home folder that the caller made and takes down.
-func At(t testing.TB, home string) *World {
+// At is a workstation in a home folder that the caller made and takes down.
+func At(t testing.TB, home string) *Workstation {
 	t.Helper()
 	port := porttest.Free(t)
-	return &World{T: t, Home: home, Port: port, Env: environment(home, "SKY_API_PORT="+strconv.Itoa(port))}
+	return &Workstation{T: t, Home: home, Port: port, Env: environment(home, "SKY_API_PORT="+strconv.Itoa(port))}
 }
 
 // environment is that of a user with a home folder. GOCOVERDIR is where a sky that counts
@@ -62,14 +62,14 @@ func environment(home string, more ...string) []string {
 }
 
 // With is the same user with more environment.
-func (w *World) With(env ...string) *World {
+func (w *Workstation) With(env ...string) *Workstation {
 	other := *w
 	other.Env = append(append([]string(nil), w.Env...), env...)
 	return &other
 }
 
-// Close takes the world down and reports what is left.
-func (w *World) Close() {
+// Close takes the workstation down and reports what is left.
+func (w *Workstation) Close() {
 	if w.T.Failed() {
 		w.T.Logf("server log:\n%s", TailOf(w.ServerLog(), 6000))
 	}
@@ -94,16 +94,16 @@ func (w *World) Close() {
 }
 
 // ServerLog is the path of the server's log.
-func (w *World) ServerLog() string { return filepath.Join(w.Home, ".sky/api_server/server.log") }
+func (w *Workstation) ServerLog() string { return filepath.Join(w.Home, ".sky/api_server/server.log") }
 
 // Folders are the folders of local nodes that exist.
-func (w *World) Folders() []string {
+func (w *Workstation) Folders() []string {
 	left, _ := filepath.Glob(filepath.Join(w.Home, ".sky/local/*/node-*"))
 	return left
 }
 
-// Processes are those that live in this world, by pid, whoever started them.
-func (w *World) Processes() map[int]string {
+// Processes are those that live in this workstation, by pid, whoever started them.
+func (w *Workstation) Processes() map[int]string {
 	out := map[int]string{}
 	for _, pid := range having("HOME=" + w.Home) {
 		cmd, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -133,7 +133,7 @@ func having(text string) []int {
 func ProcessesOf(dir string) []int { return having("SKY_NODE=" + dir) }
 
 // Command prepares one run of sky.
-func (w *World) Command(args ...string) *exec.Cmd {
+func (w *Workstation) Command(args ...string) *exec.Cmd {
 	c := exec.Command(cmp.Or(w.Binary, Sky()), args...)
 	c.Env, c.Dir = w.Env, w.Home
 	return c
@@ -141,20 +141,20 @@ func (w *World) Command(args ...string) *exec.Cmd {
 
 // Run runs sky to its end, at most two minutes, and returns what it printed and
 // its exit code.
-func (w *World) Run(args ...string) (string, int) {
+func (w *Workstation) Run(args ...string) (string, int) {
 	w.T.Helper()
 	return w.RunFor(2*time.Minute, args...)
 }
 
 // RunFor is Run with another limit. To reach it is an error of the test.
-func (w *World) RunFor(limit time.Duration, args ...string) (string, int) {
+func (w *Workstation) RunFor(limit time.Duration, args ...string) (string, int) {
 	w.T.Helper()
 	var out bytes.Buffer
 	code := w.into(limit, &out, &out, args...)
 	return out.String(), code
 }
 
-func (w *World) into(limit time.Duration, stdout, stderr io.Writer, args ...string) int {
+func (w *Workstation) into(limit time.Duration, stdout, stderr io.Writer, args ...string) int {
 	w.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -175,7 +175,7 @@ func (w *World) into(limit time.Duration, stdout, stderr io.Writer, args ...stri
 }
 
 // Sky runs a command that must succeed.
-func (w *World) Sky(args ...string) string {
+func (w *Workstation) Sky(args ...string) string {
 	w.T.Helper()
 	out, code := w.Run(args...)
 	if code != 0 {
@@ -185,7 +185,7 @@ func (w *World) Sky(args ...string) string {
 }
 
 // Fails runs a command that must end with the code and say all of the texts.
-func (w *World) Fails(code int, says []string, args ...string) string {
+func (w *Workstation) Fails(code int, says []string, args ...string) string {
 	w.T.Helper()
 	out, got := w.Run(args...)
 	if got != code {
@@ -197,7 +197,7 @@ func (w *World) Fails(code int, says []string, args ...string) string {
 
 // Stdout runs a command that must succeed and returns only what it printed to
 // standard output.
-func (w *World) Stdout(args ...string) string {
+func (w *Workstation) Stdout(args ...string) string {
 	w.T.Helper()
 	var out, errs bytes.Buffer
 	if code := w.into(2*time.Minute, &out, &errs, args...); code != 0 {
@@ -207,7 +207,7 @@ func (w *World) Stdout(args ...string) string {
 }
 
 // JSON runs a command and reads what it printed to standard output.
-func (w *World) JSON(into any, args ...string) error {
+func (w *Workstation) JSON(into any, args ...string) error {
 	w.T.Helper()
 	var out, errs bytes.Buffer
 	if code := w.into(2*time.Minute, &out, &errs, args...); code != 0 {
@@ -220,7 +220,7 @@ func (w *World) JSON(into any, args ...string) error {
 }
 
 // Write puts a file below the home folder and returns its path.
-func (w *World) Write(name, text string) string {
+func (w *Workstation) Write(name, text string) string {
 	w.T.Helper()
 	path := filepath.Join(w.Home, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -233,7 +233,7 @@ func (w *World) Write(name, text string) string {
 }
 
 // Node is the home folder of a local cluster's node.
-func (w *World) Node(cluster string, rank int) string {
+func (w *Workstation) Node(cluster string, rank int) string {
 	w.T.Helper()
 	found, _ := filepath.Glob(filepath.Join(w.Home, ".sky/local", cluster+"-*", fmt.Sprintf("node-%d", rank), "home"))
 	if len(found) != 1 {
@@ -243,7 +243,7 @@ func (w *World) Node(cluster string, rank int) string {
 }
 
 // Status is the state of a cluster, "" if there is none.
-func (w *World) Status(cluster string) string {
+func (w *Workstation) Status(cluster string) string {
 	w.T.Helper()
 	var records []struct{ Name, Status string }
 	if err := w.JSON(&records, "status", "-o", "json", cluster); err != nil {
@@ -258,7 +258,7 @@ func (w *World) Status(cluster string) string {
 }
 
 // ServerPID is the pid of the running API server, 0 if there is none.
-func (w *World) ServerPID() int {
+func (w *Workstation) ServerPID() int {
 	var i struct{ PID int }
 	b, err := os.ReadFile(filepath.Join(w.Home, ".sky/api_server/instance.json"))
 	if err != nil || json.Unmarshal(b, &i) != nil || i.PID == 0 {
@@ -271,7 +271,7 @@ func (w *World) ServerPID() int {
 }
 
 // KillServer ends the API server as a power cut would.
-func (w *World) KillServer() {
+func (w *Workstation) KillServer() {
 	if pid := w.ServerPID(); pid != 0 {
 		syscall.Kill(pid, syscall.SIGKILL)
 		for syscall.Kill(pid, 0) == nil {
@@ -283,7 +283,7 @@ func (w *World) KillServer() {
 // Agents are the pids of the running agents of local nodes, as they note them
 // down: a process that one is just starting for a job looks like an agent too for
 // a moment.
-func (w *World) Agents() []int {
+func (w *Workstation) Agents() []int {
 	var pids []int
 	files, _ := filepath.Glob(filepath.Join(w.Home, ".sky/local/*/node-*/home/.sky/agent/agent.json"))
 	for _, f := range files {
@@ -309,7 +309,7 @@ func agentOf(file string) int {
 
 // Requests are the requests on record of a name, such as sky.launch: id to
 // status.
-func (w *World) Requests(name string) map[string]string {
+func (w *Workstation) Requests(name string) map[string]string {
 	w.T.Helper()
 	out, err := w.requests(name)
 	if err != nil {
@@ -318,7 +318,7 @@ func (w *World) Requests(name string) map[string]string {
 	return out
 }
 
-func (w *World) requests(name string) (map[string]string, error) {
+func (w *Workstation) requests(name string) (map[string]string, error) {
 	w.T.Helper()
 	var rows []struct {
 		ID     string `json:"request_id"`
@@ -351,7 +351,7 @@ type ManagedJob struct {
 }
 
 // Managed lists managed jobs by "job.task".
-func (w *World) Managed() map[string]ManagedJob {
+func (w *Workstation) Managed() map[string]ManagedJob {
 	w.T.Helper()
 	var rows []ManagedJob
 	if err := w.JSON(&rows, "jobs", "queue", "-o", "json", "--all"); err != nil {
@@ -366,7 +366,7 @@ func (w *World) Managed() map[string]ManagedJob {
 
 // Preempt takes the machines of a local cluster away as a cloud does: at once,
 // with all that runs on them. It reports whether there was one.
-func (w *World) Preempt(cluster string) bool {
+func (w *Workstation) Preempt(cluster string) bool {
 	found, _ := filepath.Glob(filepath.Join(w.Home, ".sky/local", cluster+"-*"))
 	taken := false
 	for _, dir := range found {

@@ -149,8 +149,8 @@ type output struct{ io.Writer }
 func (output) Spin(string) {}
 func (output) StopSpin()   {}
 
-// world is a server with one cloud.
-type world struct {
+// testEnv is a server with one cloud.
+type testEnv struct {
 	*Manager
 	cloud *fakeCloud
 	call  cluster.Call
@@ -182,35 +182,35 @@ type fataler interface {
 	Fatalf(string, ...any)
 }
 
-func newWorld(t *testing.T) *world {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	s, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "sky.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return newWorldIn(t, s)
+	return newTestEnvIn(t, s)
 }
 
-func newWorldIn(t fataler, s *state.Store) *world {
+func newTestEnvIn(t fataler, s *state.Store) *testEnv {
 	t.Helper()
 	c, err := config.FromMap(config.Server, config.Origin{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{cloud: newCloud("kubernetes"), said: &lines{}}
-	w.Manager = New(Deps{
-		Store: s, Providers: cloud.NewRegistry(w.cloud, plainCloud{}), Installation: "i1", ServerID: "local",
+	env := &testEnv{cloud: newCloud("kubernetes"), said: &lines{}}
+	env.Manager = New(Deps{
+		Store: s, Providers: cloud.NewRegistry(env.cloud, plainCloud{}), Installation: "i1", ServerID: "local",
 		Log: slog.New(slog.DiscardHandler), Config: func() *config.Config { return c },
 	})
-	w.patience = 0
-	w.call = cluster.Call{RequestID: "r1", User: state.User{ID: "0a0b0c0d", Name: "ann"}, Command: "sky volumes apply", Out: output{w.said}, Config: c}
-	return w
+	env.patience = 0
+	env.call = cluster.Call{RequestID: "r1", User: state.User{ID: "0a0b0c0d", Name: "ann"}, Command: "sky volumes apply", Out: output{env.said}, Config: c}
+	return env
 }
 
-// as is the world for another caller.
-func (w *world) as(user string, workspaces ...string) *world {
-	other := *w
+// as is the environment for another caller.
+func (env *testEnv) as(user string, workspaces ...string) *testEnv {
+	other := *env
 	other.call.User = state.User{ID: user, Name: user}
 	other.call.Scope = &state.Scope{User: user, Workspaces: workspaces}
 	return &other
@@ -224,17 +224,17 @@ func pvc(name, size string) api.VolumeApplyBody {
 	return b
 }
 
-func (w *world) apply(ctx context.Context, b api.VolumeApplyBody) error {
-	return w.Apply(ctx, w.call, b)
+func (env *testEnv) apply(ctx context.Context, b api.VolumeApplyBody) error {
+	return env.Apply(ctx, env.call, b)
 }
 
-func (w *world) remove(ctx context.Context, names ...string) error {
-	return w.Delete(ctx, w.call, api.VolumesDeleteBody{Names: names})
+func (env *testEnv) remove(ctx context.Context, names ...string) error {
+	return env.Delete(ctx, env.call, api.VolumesDeleteBody{Names: names})
 }
 
-func (w *world) list(t fataler, refresh bool) map[string]api.Volume {
+func (env *testEnv) list(t fataler, refresh bool) map[string]api.Volume {
 	t.Helper()
-	list, err := w.List(context.Background(), w.call, api.VolumesListBody{Refresh: refresh})
+	list, err := env.List(context.Background(), env.call, api.VolumesListBody{Refresh: refresh})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,9 +247,9 @@ func (w *world) list(t fataler, refresh bool) map[string]api.Volume {
 
 // launch makes the record of a cluster with volumes, as package execution does,
 // and what its provider makes with it.
-func (w *world) launch(ctx context.Context, name string, mounts map[string]task.VolumeMount) (*state.Cluster, error) {
+func (env *testEnv) launch(ctx context.Context, name string, mounts map[string]task.VolumeMount) (*state.Cluster, error) {
 	t := &task.Task{NumNodes: 1, Volumes: mounts, Resources: []task.Resources{{}}}
-	use, err := w.Resolve(ctx, w.call, w.call.Config, t, name)
+	use, err := env.Resolve(ctx, env.call, env.call.Config, t, name)
 	if err != nil {
 		return nil, err
 	}
@@ -257,22 +257,22 @@ func (w *world) launch(ctx context.Context, name string, mounts map[string]task.
 		return nil, err
 	}
 	c := &state.Cluster{
-		Name: name, Hash: uuid.NewString(), NameOnCloud: name + "-oc", Status: api.ClusterInit, UserHash: w.call.User.ID, Workspace: "default",
+		Name: name, Hash: uuid.NewString(), NameOnCloud: name + "-oc", Status: api.ClusterInit, UserHash: env.call.User.ID, Workspace: "default",
 		LaunchedAt: time.Now(), Offer: cloud.Offer{Place: cloud.Place{Cloud: "kubernetes", Region: "ctx"}}, NumNodes: 1,
 	}
-	if err := w.Store.Clusters().CreateWith(ctx, c, use.Hold(c)); err != nil {
+	if err := env.Store.Clusters().CreateWith(ctx, c, use.Hold(c)); err != nil {
 		return nil, NotThere(err)
 	}
-	at, err := w.Mounted(ctx, c, func(cloud.Place) map[string]any { return map[string]any{"a": "b"} })
+	at, err := env.Mounted(ctx, c, func(cloud.Place) map[string]any { return map[string]any{"a": "b"} })
 	if err != nil || at == nil {
 		return c, err
 	}
-	w.cloud.mu.Lock()
-	defer w.cloud.mu.Unlock()
-	for _, m := range at(c.Offer.Place, w.idOf(c)) {
+	env.cloud.mu.Lock()
+	defer env.cloud.mu.Unlock()
+	for _, m := range at(c.Offer.Place, env.idOf(c)) {
 		if m.Volume.Cluster.Hash == c.Hash {
-			w.cloud.have[m.Volume.NameOnCloud] = m.Volume
-		} else if _, there := w.cloud.have[m.Volume.NameOnCloud]; !there {
+			env.cloud.have[m.Volume.NameOnCloud] = m.Volume
+		} else if _, there := env.cloud.have[m.Volume.NameOnCloud]; !there {
 			return c, fmt.Errorf("cluster %s mounts %s, which is not there", name, m.Volume.Name)
 		}
 	}
@@ -280,9 +280,9 @@ func (w *world) launch(ctx context.Context, name string, mounts map[string]task.
 }
 
 // down gives a cluster back: its provider's part first.
-func (w *world) down(ctx context.Context, c *state.Cluster) error {
-	w.cloud.mu.Lock()
-	maps.DeleteFunc(w.cloud.have, func(_ string, v cloud.Volume) bool { return v.Cluster.Hash == c.Hash })
-	w.cloud.mu.Unlock()
-	return w.Store.Clusters().Delete(ctx, c.Name, c.Hash)
+func (env *testEnv) down(ctx context.Context, c *state.Cluster) error {
+	env.cloud.mu.Lock()
+	maps.DeleteFunc(env.cloud.have, func(_ string, v cloud.Volume) bool { return v.Cluster.Hash == c.Hash })
+	env.cloud.mu.Unlock()
+	return env.Store.Clusters().Delete(ctx, c.Name, c.Hash)
 }
