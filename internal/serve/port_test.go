@@ -50,9 +50,11 @@ func TestThePortOfAServiceIsHeld(t *testing.T) {
 			t.Errorf("another service gets %+v, %v", list, err)
 		}
 		ctx, stop := context.WithCancel(i.s.Context())
-		go second.Run(ctx)
+		ended := make(chan struct{})
+		go func() { second.Run(ctx); close(ended) }()
 		i.until("the port is the balancers'", func(*api.Service) bool { return !taken(port) })
 		stop()
+		<-ended // it writes logs of services
 	})
 }
 
