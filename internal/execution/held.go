@@ -2,12 +2,14 @@ package execution
 
 import (
 	"context"
+	"slices"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
 )
 
 // Held is what the launch of a held cluster has beyond a user's.
@@ -22,6 +24,32 @@ type Held struct {
 	// job is submitted. It must not pick the job itself: a launch that a crash cut off
 	// is repeated. nil: none.
 	Replaces func([]agentapi.Job) []int
+	// Job is the managed job that the task is one of, if the places of its tasks
+	// matter to each other; nil: they do not.
+	Job *Job
+}
+
+// Job is the tasks of a managed job, one of which is launched.
+type Job struct {
+	Dag    *task.Dag
+	Index  int                 // of the task that is launched
+	Placed map[int]cloud.Place // where others run, or ran
+}
+
+// with is the Dag with the task that is launched as it is sent, in its order.
+func (j *Job) with(t *task.Task) *task.Dag {
+	dag, own := *j.Dag, *t
+	own.Name, own.DependsOn = j.Dag.Tasks[j.Index].Name, j.Dag.Tasks[j.Index].DependsOn
+	dag.Tasks = slices.Clone(j.Dag.Tasks)
+	dag.Tasks[j.Index] = &own
+	return &dag
+}
+
+func (h *Held) job() *Job {
+	if h == nil {
+		return nil
+	}
+	return h.Job
 }
 
 // replica reports whether the cluster is a replica of a service.

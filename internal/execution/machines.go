@@ -116,7 +116,7 @@ func (x *Executor) provision(ctx context.Context, call cluster.Call, t *task.Tas
 		}
 	}
 	offer, got, err := x.Provision.Provision(ctx, provision.Request{
-		Cluster: c, Nodes: c.NumNodes, Tiers: offers.tiers, Most: offers.most, Agreed: offers.agreed, Keep: keep, AuthorizedKey: key, Out: call.Out,
+		Cluster: c, Nodes: c.NumNodes, Tiers: offers.tiers, Most: offers.most, Agreed: offers.agreed, Extra: offers.extra, Keep: keep, AuthorizedKey: key, Out: call.Out,
 		EndGrace: endGrace(t), Settings: placed(cfg, c), Options: provisionOptions(cfg),
 		Login: loginOf(t, c), Volumes: mounted,
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/skypilot-go/sky/api"
@@ -20,6 +21,7 @@ type rentable struct {
 	// Bounds of what an offer may cost whose price has risen, as in [provision.Request].
 	most   func(cloud.Offer) float64
 	agreed *float64
+	extra  func(cloud.Offer) float64 // as in [provision.Request]
 }
 
 // exactly is one offer and no other.
@@ -39,7 +41,7 @@ func (l *launch) offers(ctx context.Context) (rentable, error) {
 			Hint:    "Name the accelerators. Which there are: sky gpus list"}
 	}
 	plan.Tasks[0].Candidates = fitting
-	r := rentable{tiers: l.held.order(ranked(plan)), most: mostOf(fitting), agreed: l.body.AgreedPrice}
+	r := rentable{tiers: l.held.order(ranked(plan)), most: mostOf(fitting), agreed: l.body.AgreedPrice, extra: extraOf(&plan.Tasks[0])}
 	if best := r.tiers[0][0]; r.agreed != nil && cloud.Dearer(*r.agreed, best.HourlyPrice) {
 		return rentable{}, mustAsk(&provision.RoseError{Offer: best, Planned: *r.agreed, Nodes: max(l.task.NumNodes, 1)})
 	}
@@ -90,7 +92,7 @@ func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, 
 		return optimizer.Problem{}, nil, err
 	}
 	l.volumes = use
-	p, plan, err := l.x.plan(ctx, l.call, &task.Dag{Name: l.task.Name, Tasks: []*task.Task{l.task}}, l.body.OptimizeTarget, l.body.PlanOptions, l.held.replica(), l.clone)
+	p, plan, err := l.best(ctx)
 	if err != nil {
 		return p, nil, err
 	}
@@ -109,18 +111,66 @@ func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, 
 	return p, plan, nil
 }
 
+// best is the best plan of the task: the one that fits the other tasks of its job, if it
+// has any.
+func (l *launch) best(ctx context.Context) (optimizer.Problem, *optimizer.Plan, error) {
+	of := planning{minimize: l.body.OptimizeTarget, options: l.body.PlanOptions, replica: l.held.replica(), clone: l.clone}
+	if job := l.held.job(); job != nil {
+		of.dag, of.placed = job.with(l.task), job.Placed
+		if p, plan, err := l.x.plan(ctx, l.call, of); err == nil {
+			plan.Tasks = plan.Tasks[job.Index : job.Index+1]
+			return p, plan, nil
+		}
+		// That another task fits nowhere now is no reason not to run this one.
+	}
+	of.dag, of.placed = &task.Dag{Name: l.task.Name, Tasks: []*task.Task{l.task}}, nil
+	return l.x.plan(ctx, l.call, of)
+}
+
 // ranked is a plan's candidates in the tiers in which they may be tried: entries
-// of ordered resources stay apart, and so do what has no known price and the machine
-// sky runs on.
+// of ordered resources stay apart, and so do what has no known price, the machine
+// sky runs on and, in a plan that minimizes it, times.
 func ranked(plan *optimizer.Plan) [][]cloud.Offer {
 	t := &plan.Tasks[0]
 	ordered := t.Task.Preference == task.Ordered
 	var tiers [][]cloud.Offer
-	for i, c := range t.Candidates {
-		if i == 0 || c.Unpriced != t.Candidates[i-1].Unpriced || c.LastResort != t.Candidates[i-1].LastResort || ordered && c.Resources != t.Candidates[i-1].Resources {
+	for i := range t.Candidates {
+		c := &t.Candidates[i]
+		if i == 0 || apart(&t.Candidates[i-1], c) || ordered && c.Resources != t.Candidates[i-1].Resources ||
+			plan.Minimize == optimizer.Time && c.Time+c.MovedFor != t.Candidates[i-1].Time+t.Candidates[i-1].MovedFor {
 			tiers = append(tiers, nil)
 		}
 		tiers[len(tiers)-1] = append(tiers[len(tiers)-1], c.Offer)
 	}
 	return tiers
+}
+
+// apart reports whether the one candidate is never tried before the other.
+func apart(a, b *optimizer.Candidate) bool {
+	return a.Unpriced != b.Unpriced || a.LastResort != b.LastResort
+}
+
+// extraOf is what a node of an offer costs an hour by the plan beside its price: data that
+// moves there, and the longer time that it takes; less than nothing where machines are
+// paid for already. nil: all cost their price.
+func extraOf(t *optimizer.TaskPlan) func(cloud.Offer) float64 {
+	type machine struct {
+		cloud.Place
+		instanceType string
+		spot         bool
+	}
+	hours := t.Chosen.Time / 3600 * float64(max(t.Chosen.NumNodes, 1))
+	extra := map[machine]float64{}
+	for i := range t.Candidates {
+		c := &t.Candidates[i]
+		m := machine{c.Offer.Place, c.Offer.InstanceType, c.Offer.Spot}
+		more := (c.Cost+c.Moved)/hours - c.Offer.HourlyPrice
+		if _, seen := extra[m]; !seen && math.Abs(more) > 1e-6 { // less is rounding
+			extra[m] = more
+		}
+	}
+	if len(extra) == 0 {
+		return nil
+	}
+	return func(o cloud.Offer) float64 { return extra[machine{o.Place, o.InstanceType, o.Spot}] }
 }

@@ -3,7 +3,6 @@ package execution
 import (
 	"context"
 
-	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/provision"
@@ -20,7 +19,7 @@ type Place struct {
 // Places lists the machines of the best plans for a task, cheapest first, without
 // renting or printing anything.
 func (x *Executor) Places(ctx context.Context, call cluster.Call, t *task.Task) ([]Place, error) {
-	_, plan, err := x.plan(ctx, call, &task.Dag{Name: t.Name, Tasks: []*task.Task{t}}, 0, api.PlanOptions{}, true, nil)
+	_, plan, err := x.plan(ctx, call, planning{dag: &task.Dag{Name: t.Name, Tasks: []*task.Task{t}}, replica: true})
 	if err != nil {
 		return nil, err
 	}

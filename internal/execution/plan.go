@@ -48,7 +48,7 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 			return nil, err
 		}
 	}
-	p, plan, err := x.plan(ctx, call, dag, body.Minimize, body.PlanOptions, false, clone)
+	p, plan, err := x.plan(ctx, call, planning{dag: dag, minimize: body.Minimize, options: body.PlanOptions, clone: clone})
 	if err != nil {
 		return nil, err
 	}
@@ -73,27 +73,36 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 	return planOf(p, plan, body.Explain), nil
 }
 
-// plan asks the optimizer over everything that is enabled, or assumed to be, and on which
-// machines can start with a copy of the disk, if one is given.
-func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, minimize int, o api.PlanOptions, replica bool, clone *cloud.DiskImage) (_ optimizer.Problem, _ *optimizer.Plan, err error) {
+// planning is what is to be planned.
+type planning struct {
+	dag      *task.Dag
+	placed   map[int]cloud.Place // as in [optimizer.Problem]
+	minimize int                 // as clients send it
+	options  api.PlanOptions
+	replica  bool             // of a service
+	clone    *cloud.DiskImage // which machines start with a copy of; nil: none
+}
+
+// plan asks the optimizer over everything that is enabled, or assumed to be.
+func (x *Executor) plan(ctx context.Context, call cluster.Call, of planning) (_ optimizer.Problem, _ *optimizer.Plan, err error) {
 	ctx, span := trace.Start(ctx, "plan")
 	defer func() { span.End(err) }()
-	p := optimizer.Problem{Dag: dag, Minimize: optimizer.Cost, Replica: replica}
-	if minimize == 1 {
+	p := optimizer.Problem{Dag: of.dag, Placed: of.placed, Minimize: optimizer.Cost, Replica: of.replica}
+	if of.minimize == 1 {
 		p.Minimize = optimizer.Time
 	}
-	if len(o.AssumeEnabled) > 0 {
-		p.Sources, err = x.assumed(ctx, o)
+	if len(of.options.AssumeEnabled) > 0 {
+		p.Sources, err = x.assumed(ctx, of.options)
 	} else {
 		var c *config.Config
-		if c, err = settings(call, dag.Tasks[0]); err == nil {
-			p.Sources, p.Refused, err = x.enabled(ctx, call, c, clouds(dag))
+		if c, err = settings(call, of.dag.Tasks[0]); err == nil {
+			p.Sources, p.Refused, err = x.enabled(ctx, call, c, clouds(of.dag))
 		}
 	}
 	if err != nil {
 		return p, nil, err
 	}
-	p.Sources = x.cloneable(p.Sources, clone)
+	p.Sources = x.cloneable(p.Sources, of.clone)
 	plan, err := optimizer.Optimize(p)
 	if err != nil {
 		return p, nil, planError(err)

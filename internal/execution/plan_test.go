@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
 )
@@ -68,7 +67,7 @@ func TestAPlanAsksTheCloudsThatTasksName(t *testing.T) {
 			}
 			var out bytes.Buffer
 			x := New(Deps{Providers: providers, Log: slog.New(slog.DiscardHandler)})
-			_, plan, err := x.plan(t.Context(), cluster.Call{Out: spoken{&out}}, dag, 0, api.PlanOptions{}, false, nil)
+			_, plan, err := x.plan(t.Context(), cluster.Call{Out: spoken{&out}}, planning{dag: dag})
 			var names []string
 			by.Range(func(name, _ any) bool { names = append(names, name.(string)); return true })
 			if slices.Sort(names); !slices.Equal(names, tt.asked) {

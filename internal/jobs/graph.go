@@ -15,6 +15,7 @@ import (
 // without their texts.
 type graph struct {
 	group bool // its tasks run at the same time
+	joint bool // data flows between its tasks: where one runs matters to the others
 	tasks []traits
 }
 
@@ -31,14 +32,15 @@ type traits struct {
 
 // graphOf reads a job's tasks.
 func graphOf(j *state.ManagedJob) (*graph, error) {
-	dag, err := task.ParseSent("task", j.Dag)
+	dag, err := dagOf(j)
 	if err != nil {
-		return nil, fmt.Errorf("the stored tasks of managed job %d: %w", j.ID, err)
+		return nil, err
 	}
 	if len(dag.Tasks) != len(j.Tasks) {
 		return nil, fmt.Errorf("managed job %d has %d tasks, its record %d", j.ID, len(dag.Tasks), len(j.Tasks))
 	}
 	s := &graph{group: dag.Execution == task.Parallel, tasks: make([]traits, len(dag.Tasks))}
+	s.joint = !s.group && len(dag.Tasks) > 1 && slices.ContainsFunc(dag.Tasks, func(t *task.Task) bool { return t.Outputs != nil && t.Outputs.GB > 0 })
 	for i, after := range dag.After() {
 		t := dag.Tasks[i]
 		s.tasks[i] = traits{

@@ -122,6 +122,10 @@ func (r *runner) bring(ctx context.Context, s situation) (placed, error) {
 	if err != nil {
 		return placed{}, err
 	}
+	whole, err := r.whole(ctx, s)
+	if err != nil {
+		return placed{}, err
+	}
 	for i := range t.Resources {
 		t.Resources[i].Autostop = nil // the job decides when its cluster goes
 	}
@@ -155,12 +159,40 @@ func (r *runner) bring(ctx context.Context, s situation) (placed, error) {
 	return r.m.env.Launch(ctx, launch{
 		call: call, task: string(text), attempt: s.attempt,
 		held: execution.Held{
-			Holder: state.JobHolder(r.id), TaskID: runID(s.job, s.task), Envs: variables(s.job),
+			Holder: state.JobHolder(r.id), TaskID: runID(s.job, s.task), Envs: variables(s.job), Job: whole,
 			Order: func(offers []cloud.Offer) [][]cloud.Offer {
 				return order(s.policy.strategy, offers, losses, time.Now())
 			},
 		},
 	})
+}
+
+// whole is the job that the task is one of, as it is planned: what is launched is what the
+// plan of all tasks says. nil if each task is planned by itself.
+func (r *runner) whole(ctx context.Context, s situation) (*execution.Job, error) {
+	if !r.graph.joint {
+		return nil, nil
+	}
+	dag, err := dagOf(s.job)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range dag.Tasks {
+		for i := range t.Resources {
+			t.Resources[i].Autostop = nil
+		}
+	}
+	all, err := r.m.store.ManagedJobs().Attempts(ctx, r.id)
+	if err != nil {
+		return nil, err
+	}
+	j := &execution.Job{Dag: dag, Index: s.task.Index, Placed: map[int]cloud.Place{}}
+	for _, a := range all {
+		if a.Task != s.task.Index && a.Number == s.job.Tasks[a.Task].Attempt && a.Offer.Cloud != "" && !outcome(a.Outcome).lost() {
+			j.Placed[a.Task] = a.Offer.Place
+		}
+	}
+	return j, nil
 }
 
 // losses are the places that took this task's machines away.

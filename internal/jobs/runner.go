@@ -41,7 +41,7 @@ type runner struct {
 // to it long before.
 const (
 	lookAgain  = time.Minute
-	proveAgain = 5 * time.Second // while the provider cannot tell
+	confirmAgain = 5 * time.Second // while the provider cannot tell
 	failAgain  = 3 * time.Second // after an error of our own
 )
 
@@ -148,14 +148,22 @@ func written(s situation, a action) bool {
 
 // taskOf is one task of a job as it was submitted.
 func taskOf(j *state.ManagedJob, index int) (*task.Task, error) {
-	dag, err := task.ParseSent("task", j.Dag)
+	dag, err := dagOf(j)
 	if err != nil {
-		return nil, fmt.Errorf("the stored tasks of managed job %d: %w", j.ID, err)
+		return nil, err
 	}
 	if index >= len(dag.Tasks) {
 		return nil, fmt.Errorf("managed job %d has no task %d", j.ID, index)
 	}
 	return dag.Tasks[index], nil
+}
+
+func dagOf(j *state.ManagedJob) (*task.Dag, error) {
+	dag, err := task.ParseSent("task", j.Dag)
+	if err != nil {
+		return nil, fmt.Errorf("the stored tasks of managed job %d: %w", j.ID, err)
+	}
+	return dag, nil
 }
 
 func (r *runner) step(ctx context.Context) error {
@@ -379,7 +387,7 @@ func (r *runner) wait(ctx context.Context, end time.Time) error {
 	}
 	after := lookAgain + rand.N(lookAgain/4)
 	if r.seen.failed {
-		after = proveAgain
+		after = confirmAgain
 	}
 	t := time.NewTimer(time.Until(sooner(time.Now().Add(after), end)))
 	defer t.Stop()

@@ -53,15 +53,14 @@ func BenchmarkChain10(b *testing.B) {
 	benchmarkDag(b, Problem{Dag: dag, Sources: sources})
 }
 
-// randomEdges gives every task but the first up to three earlier parents.
-func randomEdges(r *rand.Rand, n int) [][2]int {
-	var edges [][2]int
-	for i := 1; i < n; i++ {
+// depend makes every task but the first wait for up to three earlier ones.
+func depend(r *rand.Rand, tasks []*task.Task) {
+	tasks[0].DependsOn = []string{}
+	for i := 1; i < len(tasks); i++ {
 		for _, p := range r.Perm(i)[:min(i, 1+r.IntN(3))] {
-			edges = append(edges, [2]int{p, i})
+			tasks[i].DependsOn = append(tasks[i].DependsOn, tasks[p].Name)
 		}
 	}
-	return edges
 }
 
 func BenchmarkRandomDag100(b *testing.B) {
@@ -72,7 +71,8 @@ func BenchmarkRandomDag100(b *testing.B) {
 		for i := range 100 {
 			dag.Tasks = append(dag.Tasks, someTask(r, i))
 		}
-		p := Problem{Dag: dag, Sources: sources, Edges: randomEdges(r, 100)}
+		depend(r, dag.Tasks)
+		p := Problem{Dag: dag, Sources: sources}
 		b.Run(fmt.Sprint("seed", seed), func(b *testing.B) { benchmarkDag(b, p) })
 	}
 }

@@ -8,18 +8,6 @@ import (
 	"github.com/skypilot-go/sky/task"
 )
 
-// Block is what a plan must not use; provisioning rules out in the same words.
-type Block = cloud.Block
-
-func blocked(blocks []Block, o *cloud.Offer) bool {
-	for i := range blocks {
-		if blocks[i].Matches(o) {
-			return true
-		}
-	}
-	return false
-}
-
 // BlockedBy is the first of a task's blocked resources that an offer matches; -1: none.
 // A pattern with a zone leaves an offer alone that has none.
 func BlockedBy(patterns []task.BlockedResources, o *cloud.Offer) int {

@@ -65,7 +65,7 @@ func TestBlockedResourcesAreNotCandidates(t *testing.T) {
 
 	dag.Tasks[0].BlockedResources = []task.BlockedResources{{Accelerator: "A100"}}
 	_, err = Optimize(p)
-	if none, ok := errors.AsType[*NoFeasibleError](err); !ok || !none.AllBlocked() || !strings.Contains(err.Error(), "excluded by blocked_resources") {
+	if none, ok := errors.AsType[*NoFeasibleError](err); !ok || none.Clouds[0].Constraint != RuledOut || !strings.Contains(err.Error(), "excluded by blocked_resources") {
 		t.Errorf("with everything blocked: %v", err)
 	}
 }

@@ -89,12 +89,6 @@ func TestAgainstEveryPlan(t *testing.T) {
 func checkAgainstEveryPlan(t *testing.T, g *graph, seed int) {
 	t.Helper()
 	cheap, soon := worst, worst // soon: makespan, cost
-	spans := map[int64]bool{}
-	type found struct {
-		span int64
-		v    value
-	}
-	var all []found
 	everyPlan(g, func(picked []int) {
 		v, span := g.total(picked), g.makespan(picked)
 		if v.less(cheap) {
@@ -103,8 +97,6 @@ func checkAgainstEveryPlan(t *testing.T, g *graph, seed int) {
 		if s := (value{span, v.cost}); s.less(soon) {
 			soon = s
 		}
-		spans[span] = true
-		all = append(all, found{span, v})
 	})
 	fail := func(what string, got, want any) {
 		t.Errorf("seed %d, %d tasks: %s: got %v, every plan says %v", seed, len(g.nodes), what, got, want)
@@ -116,20 +108,6 @@ func checkAgainstEveryPlan(t *testing.T, g *graph, seed int) {
 	picked, exact = g.fastest()
 	if got := (value{g.makespan(picked), g.total(picked).cost}); got != soon || !exact {
 		fail("fastest", fmt.Sprint(got, exact), soon)
-	}
-	limit := soon.cost + int64(seed%17)
-	want := worst
-	for _, f := range all {
-		if f.span <= limit && f.v.less(want) {
-			want = f.v
-		}
-	}
-	picked, exact = g.cheapestWithin(limit)
-	if picked == nil || g.total(picked) != want || g.makespan(picked) > limit || !exact {
-		fail(fmt.Sprintf("cheapest within %d", limit), picked, want)
-	}
-	if picked, _ = g.cheapestWithin(soon.cost - 1); picked != nil {
-		fail("cheapest within less than possible", picked, nil)
 	}
 }
 
@@ -205,17 +183,6 @@ func TestDataKeepsTasksTogether(t *testing.T) {
 	}
 	if got := plan.Tasks[0].Chosen.Offer.Cloud; got != "aws" || plan.Time != 7200 {
 		t.Errorf("training on %s, done after %vs: moving 5 TB takes longer than staying on AWS", got, plan.Time)
-	}
-	p.Minimize, p.Deadline = Cost, 2*3600*1e9
-	if plan, err = Optimize(p); err != nil {
-		t.Fatal(err)
-	}
-	if got := plan.Tasks[0].Chosen.Offer.Cloud; got != "aws" {
-		t.Errorf("training on %s although the deadline leaves no time to move the data", got)
-	}
-	p.Deadline = 3600 * 1e9
-	if _, err = Optimize(p); err == nil {
-		t.Error("two hours of work fit into one")
 	}
 }
 

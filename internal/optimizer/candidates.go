@@ -109,9 +109,6 @@ func newAnswer(s Source, q catalog.Query) answer {
 func (f *finder) collect(out []Candidate, a *answer) []Candidate {
 	res := f.reqs[a.entry].res
 	add := func(o *cloud.Offer) {
-		if blocked(f.problem.Blocked, o) {
-			return
-		}
 		if at := BlockedBy(f.task.BlockedResources, o); at >= 0 && !f.unfiltered {
 			f.matched[at]++
 			return
@@ -168,7 +165,7 @@ func (f *finder) lacking(s Source, r *task.Resources) string {
 
 // needs lists the features that a request wants of its cloud.
 func (f *finder) needs(r *task.Resources) []cloud.Feature {
-	needs := slices.Clone(f.problem.Needs)
+	var needs []cloud.Feature
 	want := func(feature cloud.Feature, wanted bool) {
 		if wanted {
 			needs = append(needs, feature)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/skypilot-go/sky/task"
 )
@@ -13,7 +12,7 @@ import (
 // choose picks one candidate per task so that the whole Dag is cheapest (or
 // done first), transfers included.
 func choose(p *Problem, plan *Plan) error {
-	if p.Edges == nil && p.Dag.Execution == task.Parallel {
+	if p.Dag.Execution == task.Parallel {
 		chooseGroup(plan)
 		return finish(p, plan, nil)
 	}
@@ -22,26 +21,23 @@ func choose(p *Problem, plan *Plan) error {
 		return err
 	}
 	var picked []int
-	switch {
-	case p.Minimize == Time:
+	if p.Minimize == Time {
 		picked, plan.Exact = g.fastest()
-	case p.Deadline > 0:
-		picked, plan.Exact = g.cheapestWithin(nano(p.Deadline.Seconds()))
-	default:
+	} else {
 		picked, plan.Exact = g.cheapest()
 	}
-	if picked == nil {
-		return g.tooLate(p)
-	}
 	for i, s := range picked {
-		t := &plan.Tasks[i]
-		t.Chosen = t.Candidates[g.nodes[i].states[s].candidate]
+		if t := &plan.Tasks[i]; t.Candidates != nil {
+			t.Chosen = t.Candidates[g.nodes[i].states[s].candidate]
+			t.reorder(g.moved(picked, i))
+		}
 	}
 	return finish(p, plan, g)
 }
 
 // graph is a Dag reduced to what choosing depends on.
 type graph struct {
+	names []string // of clouds
 	nodes []node
 	edges []edge
 	order []int // topological
@@ -51,7 +47,8 @@ type graph struct {
 // rest of the Dag sees of a candidate is its cloud, cost and time.
 type node struct {
 	states  []state
-	in, out []int // edges
+	in, out []int   // edges
+	input   []value // what its own input costs to move, by cloud; nil: it has none
 }
 
 // state is one choice for a node, what it costs and how long it takes, the
@@ -76,40 +73,51 @@ const unpriced = int64(1e15)
 
 func newGraph(p *Problem, plan *Plan) (*graph, error) {
 	g := &graph{nodes: make([]node, len(plan.Tasks))}
-	clouds := make([]string, len(p.Sources))
-	for i, s := range p.Sources {
-		clouds[i] = s.Name()
+	for _, s := range p.Sources {
+		g.names = append(g.names, s.Name())
 	}
-	frontier := p.Minimize == Time || p.Deadline > 0
+	for _, at := range p.Placed {
+		if !slices.Contains(g.names, at.Cloud) {
+			g.names = append(g.names, at.Cloud)
+		}
+	}
 	for i := range plan.Tasks {
+		t := &plan.Tasks[i]
+		if at, ok := p.Placed[i]; ok {
+			t.Chosen.source = int32(slices.Index(g.names, at.Cloud))
+			g.nodes[i].states = []state{{cloud: t.Chosen.source}}
+			continue
+		}
 		var err error
-		if g.nodes[i].states, err = reduce(&plan.Tasks[i], clouds, frontier); err != nil {
+		if g.nodes[i].input, err = inputOf(t.Task, g.names); err != nil {
 			return nil, err
 		}
+		g.nodes[i].states = reduce(t, g.nodes[i].input, p.Minimize == Time)
 	}
-	pairs := p.Edges
-	if pairs == nil {
-		for i := 1; i < len(plan.Tasks); i++ {
-			pairs = append(pairs, [2]int{i - 1, i})
+	for to, parents := range p.Dag.After() {
+		for _, from := range parents {
+			g.connect(p, from, to)
 		}
-	}
-	for _, pair := range pairs {
-		e := edge{from: pair[0], to: pair[1]}
-		if out := p.Dag.Tasks[e.from].Outputs; out != nil && out.GB > 0 {
-			e.gb, e.time = out.GB, nano(egressSeconds(out.GB))
-			e.cost = make([]int64, len(clouds))
-			for c, name := range clouds {
-				e.cost[c] = nano(egressCost(name, e.gb))
-			}
-		}
-		g.nodes[e.from].out = append(g.nodes[e.from].out, len(g.edges))
-		g.nodes[e.to].in = append(g.nodes[e.to].in, len(g.edges))
-		g.edges = append(g.edges, e)
 	}
 	if g.order = topological(g); g.order == nil {
 		return nil, fmt.Errorf("the tasks wait for each other in a circle")
 	}
 	return g, nil
+}
+
+// connect adds the edge from a task to one that waits for it.
+func (g *graph) connect(p *Problem, from, to int) {
+	e := edge{from: from, to: to}
+	if out := p.Dag.Tasks[from].Outputs; out != nil && out.GB > 0 {
+		e.gb, e.time = out.GB, nano(egressSeconds(out.GB))
+		e.cost = make([]int64, len(g.names))
+		for c, name := range g.names {
+			e.cost[c] = nano(egressCost(name, e.gb))
+		}
+	}
+	g.nodes[from].out = append(g.nodes[from].out, len(g.edges))
+	g.nodes[to].in = append(g.nodes[to].in, len(g.edges))
+	g.edges = append(g.edges, e)
 }
 
 // topological orders the nodes so that parents come first; nil if there is a
@@ -136,25 +144,32 @@ func topological(g *graph) []int {
 	return order
 }
 
-// reduce keeps, per cloud, the candidates that no other one of the cloud beats
-// in cost or, where time counts, in time.
-func reduce(t *TaskPlan, clouds []string, frontier bool) ([]state, error) {
-	from, gb := "", 0.0
-	if in := t.Task.Inputs; in != nil && in.GB > 0 {
-		var ok bool
-		if from, ok = storeCloud(in.URI); !ok {
-			return nil, &InvalidError{Task: t.Task.Name, Field: "inputs", Value: in.URI, What: "where this data is kept cannot be told; use s3://, gs://, r2://, cos://, oci://, nebius:// or https://ACCOUNT.blob.core.windows.net/"}
-		}
-		gb = in.GB
+// inputOf is what it takes to move a task's input to each cloud; nil if it has none.
+func inputOf(t *task.Task, clouds []string) ([]value, error) {
+	in := t.Inputs
+	if in == nil || in.GB <= 0 {
+		return nil, nil
 	}
-	inCost, inTime := nano(egressCost(from, gb)), nano(egressSeconds(gb))
+	from, ok := storeCloud(in.URI)
+	if !ok {
+		return nil, &InvalidError{Task: t.Name, Field: "inputs", Value: in.URI, What: "where this data is kept cannot be told; use s3://, gs://, r2://, cos://, oci://, nebius:// or https://ACCOUNT.blob.core.windows.net/"}
+	}
+	moved := make([]value, len(clouds))
+	for c, name := range clouds {
+		if name != from {
+			moved[c] = value{nano(egressCost(from, in.GB)), nano(egressSeconds(in.GB))}
+		}
+	}
+	return moved, nil
+}
+
+// reduce keeps, per cloud, the candidates that no other one of the cloud beats
+// in cost or, if both count, in time. input is as in [inputOf].
+func reduce(t *TaskPlan, input []value, both bool) []state {
 	// Candidates are sorted, by cost or by time: of each cloud the first one is
 	// worth keeping, and every later one that is better than those before in the
 	// other respect.
-	kept := make([]int64, len(clouds)) // least time (or cost) so far
-	for i := range kept {
-		kept[i] = math.MaxInt64
-	}
+	kept := map[int32]int64{} // least time (or cost) so far, by cloud
 	var states []state
 	for i := range t.Candidates {
 		c := &t.Candidates[i]
@@ -165,17 +180,77 @@ func reduce(t *TaskPlan, clouds []string, frontier bool) ([]state, error) {
 		if t.target == Time {
 			other = paidCost(c)
 		}
-		if other >= kept[c.source] || !frontier && kept[c.source] != math.MaxInt64 {
+		if least, seen := kept[c.source]; seen && (!both || other >= least) {
 			continue
 		}
 		kept[c.source] = other
 		s := state{cloud: c.source, candidate: int32(i), cost: paidCost(c), time: nano(c.Time)}
-		if from != "" && clouds[c.source] != from {
-			s.cost, s.time = s.cost+inCost, s.time+inTime
+		if input != nil {
+			s.cost, s.time = s.cost+input[c.source].cost, s.time+input[c.source].time
 		}
 		states = append(states, s)
 	}
-	return states, nil
+	return states
+}
+
+// moved is what it takes to move the data of a task if it went to each cloud and the
+// other tasks to where they are picked; nil if it has none.
+func (g *graph) moved(picked []int, i int) []value {
+	n := &g.nodes[i]
+	out, moves := slices.Clone(n.input), n.input != nil
+	if out == nil {
+		out = make([]value, len(g.names))
+	}
+	for _, at := range slices.Concat(n.in, n.out) {
+		e := &g.edges[at]
+		moves = moves || e.gb > 0
+		for c := range out {
+			from, to := int32(c), int32(c)
+			if e.to == i {
+				from = g.nodes[e.from].states[picked[e.from]].cloud
+			} else {
+				to = g.nodes[e.to].states[picked[e.to]].cloud
+			}
+			if e.moves(from, to) {
+				out[c] = out[c].plus(value{e.cost[from], e.time})
+			}
+		}
+	}
+	if !moves {
+		return nil
+	}
+	return out
+}
+
+// reorder ranks the candidates anew with the data that would move, by source, and puts
+// the chosen one first.
+func (t *TaskPlan) reorder(moved []value) {
+	if moved != nil {
+		for i := range t.Candidates {
+			c := &t.Candidates[i]
+			c.Moved, c.MovedFor = float64(moved[c.source].cost)/1e9, float64(moved[c.source].time)/1e9
+		}
+		rank(t.Candidates, t.target, t.ordered)
+	}
+	t.first(func(c *Candidate) bool { return c.rank == t.Chosen.rank })
+}
+
+// first moves the candidates that f picks before the others; the first of all is chosen.
+func (t *TaskPlan) first(f func(c *Candidate) bool) {
+	n := slices.IndexFunc(t.Candidates, func(c Candidate) bool { return !f(&c) })
+	if n >= 0 && slices.ContainsFunc(t.Candidates[n:], func(c Candidate) bool { return f(&c) }) {
+		picked := make([]Candidate, 0, len(t.Candidates))
+		for _, want := range []bool{true, false} {
+			for i := range t.Candidates {
+				if c := &t.Candidates[i]; f(c) == want {
+					picked = append(picked, *c)
+				}
+			}
+		}
+		t.Candidates = picked
+	}
+	setRanks(t.Candidates)
+	t.Chosen = t.Candidates[0]
 }
 
 func paidCost(c *Candidate) int64 {
@@ -188,20 +263,6 @@ func paidCost(c *Candidate) int64 {
 
 // moves reports whether data changes clouds on an edge.
 func (e *edge) moves(from, to int32) bool { return e.gb > 0 && from != to }
-
-// tooLate says that no plan keeps the deadline.
-func (g *graph) tooLate(p *Problem) error {
-	picked, _ := g.fastest()
-	soonest := time.Duration(g.makespan(picked))
-	none := &NoFeasibleError{Nodes: 1}
-	for _, t := range p.Dag.Tasks {
-		none.Requests = append(none.Requests, Describe(&t.Resources[0]))
-	}
-	none.Task = p.Dag.Tasks[0].Name
-	none.Clouds = []Exclusion{{DisplayName: "deadline", Request: none.Requests[0], Constraint: Deadline,
-		Reason: fmt.Sprintf("everything is done after %v at the earliest, and %v are allowed", soonest.Round(time.Second), p.Deadline)}}
-	return none
-}
 
 // makespan is when the last task is done.
 func (g *graph) makespan(picked []int) int64 {
@@ -227,17 +288,25 @@ func (g *graph) makespan(picked []int) int64 {
 // chooseGroup puts jobs that run side by side into one region if a region can
 // take them all, the cheapest such; else each takes its own best.
 func chooseGroup(plan *Plan) {
-	type place struct {
-		source int32
-		region string
+	if at, ok := together(plan); ok {
+		for i := range plan.Tasks {
+			plan.Tasks[i].first(func(c *Candidate) bool { return c.Offer.Cloud == at.cloud && c.Offer.Region == at.name })
+		}
 	}
-	total, count := map[place]int64{}, map[place]int{}
-	var order []place
+}
+
+type region struct{ cloud, name string }
+
+// together is the region where all tasks cost the least together; ok is false if none can
+// take them all.
+func together(plan *Plan) (best region, ok bool) {
+	total, count := map[region]int64{}, map[region]int{}
+	var order []region
 	for i := range plan.Tasks {
-		seen := map[place]bool{}
+		seen := map[region]bool{}
 		for j := range plan.Tasks[i].Candidates {
 			c := &plan.Tasks[i].Candidates[j]
-			at := place{c.source, c.Offer.Region}
+			at := region{c.Offer.Cloud, c.Offer.Region}
 			if seen[at] {
 				continue
 			}
@@ -249,16 +318,11 @@ func chooseGroup(plan *Plan) {
 			total[at] += paidCost(c)
 		}
 	}
-	order = slices.DeleteFunc(order, func(p place) bool { return count[p] < len(plan.Tasks) })
+	order = slices.DeleteFunc(order, func(r region) bool { return count[r] < len(plan.Tasks) })
 	if len(order) == 0 || len(plan.Tasks) == 1 {
-		return
+		return best, false
 	}
-	best := slices.MinFunc(order, func(a, b place) int { return cmp.Compare(total[a], total[b]) })
-	for i := range plan.Tasks {
-		t := &plan.Tasks[i]
-		j := slices.IndexFunc(t.Candidates, func(c Candidate) bool { return c.source == best.source && c.Offer.Region == best.region })
-		t.Chosen = t.Candidates[j]
-	}
+	return slices.MinFunc(order, func(a, b region) int { return cmp.Compare(total[a], total[b]) }), true
 }
 
 // finish adds up what the chosen candidates cost and lists the transfers. g is

@@ -116,11 +116,7 @@ func (f *finder) excludeQuery(s Source, q catalog.Query, asked string) Exclusion
 	named := q
 	named.Accelerator = asked
 	if offers := s.Find(q); len(offers) > 0 {
-		reason := "every offer that fits has been ruled out"
-		if len(f.task.BlockedResources) > 0 {
-			reason = "every offer that fits is excluded by blocked_resources"
-		}
-		return Exclusion{Constraint: RuledOut, Reason: reason, Nearest: nil}
+		return Exclusion{Constraint: RuledOut, Reason: "every offer that fits is excluded by blocked_resources"}
 	}
 	if q.Families < catalog.AllFamilies {
 		q.Families = catalog.AllFamilies
@@ -175,7 +171,7 @@ func tightest(q *catalog.Query) Constraint {
 func (f *finder) unblocked(offers []cloud.Offer) []cloud.Offer {
 	var out []cloud.Offer
 	for i := range offers {
-		if !blocked(f.problem.Blocked, &offers[i]) && BlockedBy(f.task.BlockedResources, &offers[i]) < 0 {
+		if BlockedBy(f.task.BlockedResources, &offers[i]) < 0 {
 			out = append(out, offers[i])
 		}
 	}

@@ -31,17 +31,14 @@ type Alternative struct {
 	Why                Why
 	Constraint         Constraint // for Excluded
 	Reason             string     // for people
-	Block              *Block     // what ruled it out
 }
 
 // Explain accounts for every offer that a task could have had, best first, and
-// for every cloud that had none. It repeats the search without blocks, so that
-// what has been ruled out is named too. task is an index into the Dag.
+// for every cloud that had none. It repeats the search without blocked resources, so
+// that what they exclude is named too. task is an index into the Dag.
 func Explain(p Problem, plan *Plan, at int) []Alternative {
 	t := &plan.Tasks[at]
-	open := p
-	open.Blocked = nil
-	f := finder{problem: &open, task: t.Task, nodes: max(t.Task.NumNodes, 1), unfiltered: true}
+	f := finder{problem: &p, task: t.Task, nodes: max(t.Task.NumNodes, 1), unfiltered: true}
 	cands, err := f.candidates()
 	if err != nil {
 		return nil
@@ -69,12 +66,6 @@ func (p *Problem) account(t *TaskPlan, c *Candidate) Alternative {
 	chosen := &t.Chosen
 	s := p.Sources[c.source]
 	a := Alternative{Cloud: s.Name(), DisplayName: s.DisplayName(), Offer: &c.Offer, Request: Describe(c.Resources)}
-	for i := range p.Blocked {
-		if p.Blocked[i].Matches(&c.Offer) {
-			a.Why, a.Block, a.Reason = Blocked, &p.Blocked[i], "it has been ruled out"
-			return a
-		}
-	}
 	if at := BlockedBy(t.Task.BlockedResources, &c.Offer); at >= 0 {
 		a.Why, a.Reason = Blocked, "blocked_resources of the task: "+t.Task.BlockedResources[at].String()
 		return a

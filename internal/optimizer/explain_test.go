@@ -7,7 +7,7 @@ import (
 )
 
 func TestExplain(t *testing.T) {
-	p := Problem{Dag: one(want("A100", 8)), Sources: market(), Blocked: []Block{{Cloud: "lambda"}}}
+	p := Problem{Dag: blocking(one(want("A100", 8)), task.BlockedResources{Cloud: "lambda"}), Sources: market()}
 	plan, err := Optimize(p)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/task"
@@ -51,40 +50,53 @@ type goldenDag struct {
 
 func (g *goldenDag) problem(t *testing.T, sources []Source) Problem {
 	t.Helper()
-	p := Problem{Dag: &task.Dag{Execution: task.Serial}, Sources: sources, Edges: g.Dag.Edges, Minimize: Target(strings.ToLower(g.Target))}
-	if p.Edges == nil {
-		p.Edges = [][2]int{}
-	}
-	runtimes := map[*task.Task]map[string]float64{}
+	p := Problem{Dag: &task.Dag{Execution: task.Serial}, Sources: sources, Minimize: Target(strings.ToLower(g.Target))}
 	for i := range g.Dag.Tasks {
 		spec := &g.Dag.Tasks[i]
 		tk, err := goldenTask(&golden{Request: spec.Resources, NumNodes: spec.NumNodes})
 		if err != nil {
 			t.Fatal(err)
 		}
-		tk.Name = spec.Name
+		tk.Name, tk.DependsOn = spec.Name, []string{}
+		for _, e := range g.Dag.Edges {
+			if e[1] == i {
+				tk.DependsOn = append(tk.DependsOn, g.Dag.Tasks[e[0]].Name)
+			}
+		}
 		if spec.Inputs != nil {
 			tk.Inputs = &task.DataSize{URI: spec.Inputs.URI, GB: spec.Inputs.GB}
 		}
 		if spec.Outputs != nil {
 			tk.Outputs = &task.DataSize{URI: spec.Outputs.URI, GB: spec.Outputs.GB}
 		}
-		runtimes[tk] = spec.Runtime
+		tk.Resources = estimated(tk.Resources, spec.Runtime)
 		p.Dag.Tasks = append(p.Dag.Tasks, tk)
 	}
-	p.Runtime = func(tk *task.Task, c *Candidate) time.Duration {
-		seconds, known := runtimes[tk]["default"]
-		for name := range c.Offer.Accelerators {
-			if s, ok := runtimes[tk][name]; ok && c.wanted != "" {
-				seconds, known = s, true
-			}
-		}
-		if !known {
-			seconds = 3600
-		}
-		return time.Duration(seconds * float64(time.Second))
-	}
 	return p
+}
+
+// estimated are the requests of a task that takes so many seconds on an accelerator, or
+// else by default: each accelerator is a request of its own.
+func estimated(requests []task.Resources, runtime map[string]float64) []task.Resources {
+	if runtime == nil {
+		return requests
+	}
+	var out []task.Resources
+	for _, r := range requests {
+		r.EstimatedRuntime = cmp.Or(runtime["default"], 3600) / 60
+		if len(r.Accelerators) == 0 {
+			out = append(out, r)
+		}
+		for _, a := range r.Accelerators {
+			one := r
+			one.Accelerators = []task.Accelerator{a}
+			if s, ok := runtime[a.Name]; ok {
+				one.EstimatedRuntime = s / 60
+			}
+			out = append(out, one)
+		}
+	}
+	return out
 }
 
 func TestGoldenDags(t *testing.T) {

@@ -28,7 +28,6 @@ const (
 	DiskSize      Constraint = "disk_size"
 	LocalDisk     Constraint = "local_disk"
 	MaxHourlyCost Constraint = "max_hourly_cost"
-	Deadline      Constraint = "deadline" // of the whole Dag
 )
 
 // Exclusion says why one cloud cannot serve one request.
@@ -55,11 +54,6 @@ type NoFeasibleError struct {
 	Clouds []Exclusion
 	// Similar are accelerators with their counts that resemble the one asked for.
 	Similar []string
-}
-
-// AllBlocked reports that offers fit but every one has been ruled out.
-func (e *NoFeasibleError) AllBlocked() bool {
-	return slices.ContainsFunc(e.Clouds, func(x Exclusion) bool { return x.Constraint == RuledOut })
 }
 
 func (e *NoFeasibleError) Error() string {

@@ -43,29 +43,19 @@ const (
 // Problem is all that a plan depends on. Only Dag and Sources are required.
 type Problem struct {
 	Dag *task.Dag
-	// Edges are pairs of task indices, parent first, where data flows or order
-	// matters. Nil means a chain for a serial Dag and none for a parallel one.
-	Edges [][2]int
+	// Placed are the places of tasks of the Dag that run, or ran, by index: they are
+	// not planned, but their data is there.
+	Placed map[int]cloud.Place
 	// Sources are the enabled clouds, in order; ties go to the earlier one.
 	Sources []Source
 	// Refused says why clouds are not among them, by name.
 	Refused  map[string]string
-	Blocked  []Block
 	Minimize Target
-	// Deadline bounds the time until the last task is done; the plan is the
-	// cheapest that keeps it. 0: none.
-	Deadline time.Duration
-	// Needs are features that the caller wants of every place besides what the
-	// tasks ask for (stop, clone_disk_from_cluster, autostop, …).
-	Needs []cloud.Feature
 	// Replica means that the tasks run as replicas of a service, whose ports need not be
 	// open: load balancers reach them also through their agents.
 	Replica bool
 	// Reservations are machines that are paid for already.
 	Reservations []Reservation
-	// Runtime estimates how long a task takes on a candidate. Nil: what the task
-	// says, or one hour.
-	Runtime func(t *task.Task, c *Candidate) time.Duration
 }
 
 // Reservation is a number of machines that cost nothing more.
@@ -92,9 +82,10 @@ type Plan struct {
 type TaskPlan struct {
 	Task   *task.Task
 	Chosen Candidate
-	// Candidates are all that would do, best first: by cost (or time), then by
-	// the order of sources. In a task with ordered resources those of the first
-	// entry come first. Chosen is among them.
+	// Candidates are all that would do, best first: Chosen, then by cost (or time),
+	// that of the data that would move included, then by the order of sources. In a
+	// task with ordered resources those of the first entry come first. There are none
+	// of a task that has its place.
 	Candidates []Candidate
 	// Excluded says how many offers that fit each of the task's blocked resources
 	// excluded.
@@ -118,10 +109,13 @@ type Candidate struct {
 	// LastResort is an offer of the machine sky runs on: it is taken if there is nothing
 	// else.
 	LastResort bool
-	wanted     string // accelerators that the request names, "A100:8"
-	entry      int32  // index of Resources in the task
-	source     int32  // index of the source in the problem
-	rank       int32  // place in the stable order before sorting by cost
+	// Moved is what the data costs ($) that would move to or from the places of the
+	// other tasks if the task went there, and MovedFor how long that takes in seconds.
+	Moved, MovedFor float64
+	wanted          string // accelerators that the request names, "A100:8"
+	entry           int32  // index of Resources in the task
+	source          int32  // index of the source in the problem
+	rank            int32  // place in the stable order before sorting by cost
 }
 
 // Transfer is data that moves from one cloud to another.
@@ -145,6 +139,10 @@ func Optimize(p Problem) (*Plan, error) {
 	}
 	plan := &Plan{Minimize: p.Minimize, Exact: true, Tasks: make([]TaskPlan, len(p.Dag.Tasks))}
 	for i, t := range p.Dag.Tasks {
+		if at, ok := p.Placed[i]; ok {
+			plan.Tasks[i] = TaskPlan{Task: t, Chosen: Candidate{Offer: cloud.Offer{Place: at}}}
+			continue
+		}
 		tp, err := planTask(&p, t)
 		if err != nil {
 			return nil, err
@@ -167,14 +165,13 @@ func planTask(p *Problem, t *task.Task) (TaskPlan, error) {
 	}
 	ordered := t.Preference == task.Ordered
 	rank(cands, p.Minimize, ordered)
+	setRanks(cands)
 	return TaskPlan{Task: t, Chosen: cands[0], Candidates: cands, Excluded: f.matched, sources: p.Sources, ordered: ordered, target: p.Minimize}, nil
 }
 
 // estimate fills in what a candidate costs and how long it takes.
 func (p *Problem) estimate(t *task.Task, c *Candidate) {
 	switch {
-	case p.Runtime != nil:
-		c.Time = p.Runtime(t, c).Seconds()
 	case c.Resources.EstimatedRuntime > 0:
 		c.Time = c.Resources.EstimatedRuntime * 60
 	case t.EstimatedRuntime > 0:

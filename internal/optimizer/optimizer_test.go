@@ -58,27 +58,25 @@ func TestOptimizeOneTask(t *testing.T) {
 	tests := []struct {
 		name    string
 		task    *task.Dag
-		blocked []Block
-		needs   []cloud.Feature
+		blocked []task.BlockedResources
 		want    string
 	}{
-		{"cheapest of all clouds", one(gpu), nil, nil, "lambda/us-east-1 gpu_8x_a100"},
-		{"a named cloud", one(onAWS), nil, nil, "aws/us-east-1 p4d.24xlarge"},
-		{"spot", one(spotGPU), nil, nil, "aws/us-east-1 p4d.24xlarge[spot]"},
-		{"this machine takes part only when named", one(task.Resources{}), nil, nil, "aws/us-east-1 m6i.2xlarge"},
-		{"this machine by name, smaller than asked for elsewhere", one(task.Resources{Cloud: "local"}), nil, nil, "local this-machine"},
-		{"part of this machine", one(task.Resources{Cloud: "local", CPUs: "2"}), nil, nil, "local this-machine"},
-		{"a whole cloud ruled out", one(gpu), []Block{cloud.BlockPlace(cloud.Place{Cloud: "lambda"})}, nil, "gcp/us-central1/us-central1-a a2-highgpu-8g"},
-		{"a blocked cloud is blocked for spot too", one(spotGPU, gpu), []Block{{Cloud: "aws"}, {Cloud: "lambda"}}, nil, "gcp/us-central1/us-central1-a a2-highgpu-8g"},
-		{"a block of spot leaves on-demand", one(spotGPU, onAWS), []Block{{Cloud: "aws", Spot: yes()}}, nil, "aws/us-east-1 p4d.24xlarge"},
-		{"a needed feature", one(gpu), nil, []cloud.Feature{cloud.FeatureStop}, "gcp/us-central1/us-central1-a a2-highgpu-8g"},
-		{"a list of regions", one(task.Resources{Regions: []string{"eu-west-1", "us-central1"}}), nil, nil, "gcp/us-central1/us-central1-a n2-standard-8"},
-		{"any region writes its name in any case", one(task.Resources{Region: "EU-West-1"}), nil, nil, "aws/eu-west-1 m6i.2xlarge"},
-		{"any_of takes the cheapest", one(onAWS, gpu), nil, nil, "lambda/us-east-1 gpu_8x_a100"},
+		{"cheapest of all clouds", one(gpu), nil, "lambda/us-east-1 gpu_8x_a100"},
+		{"a named cloud", one(onAWS), nil, "aws/us-east-1 p4d.24xlarge"},
+		{"spot", one(spotGPU), nil, "aws/us-east-1 p4d.24xlarge[spot]"},
+		{"this machine takes part only when named", one(task.Resources{}), nil, "aws/us-east-1 m6i.2xlarge"},
+		{"this machine by name, smaller than asked for elsewhere", one(task.Resources{Cloud: "local"}), nil, "local this-machine"},
+		{"part of this machine", one(task.Resources{Cloud: "local", CPUs: "2"}), nil, "local this-machine"},
+		{"a whole cloud ruled out", one(gpu), []task.BlockedResources{{Cloud: "lambda"}}, "gcp/us-central1/us-central1-a a2-highgpu-8g"},
+		{"a blocked cloud is blocked for spot too", one(spotGPU, gpu), []task.BlockedResources{{Cloud: "aws"}, {Cloud: "lambda"}}, "gcp/us-central1/us-central1-a a2-highgpu-8g"},
+		{"a block of spot leaves on-demand", one(spotGPU, onAWS), []task.BlockedResources{{Cloud: "aws", UseSpot: yes()}}, "aws/us-east-1 p4d.24xlarge"},
+		{"a list of regions", one(task.Resources{Regions: []string{"eu-west-1", "us-central1"}}), nil, "gcp/us-central1/us-central1-a n2-standard-8"},
+		{"any region writes its name in any case", one(task.Resources{Region: "EU-West-1"}), nil, "aws/eu-west-1 m6i.2xlarge"},
+		{"any_of takes the cheapest", one(onAWS, gpu), nil, "lambda/us-east-1 gpu_8x_a100"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			plan, err := Optimize(Problem{Dag: tt.task, Sources: market(), Blocked: tt.blocked, Needs: tt.needs})
+			plan, err := Optimize(Problem{Dag: blocking(tt.task, tt.blocked...), Sources: market()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,6 +85,12 @@ func TestOptimizeOneTask(t *testing.T) {
 			}
 		})
 	}
+}
+
+// blocking is a Dag of one task that must not use some resources.
+func blocking(dag *task.Dag, blocked ...task.BlockedResources) *task.Dag {
+	dag.Tasks[0].BlockedResources = blocked
+	return dag
 }
 
 func show(c *Candidate) string {
@@ -109,7 +113,7 @@ func TestOrdered(t *testing.T) {
 	if got := show(&plan.Tasks[0].Chosen); got != "aws/us-east-1 p4d.24xlarge" {
 		t.Errorf("chose %s, want the first entry although it is dearer", got)
 	}
-	plan, err = Optimize(Problem{Dag: dag, Sources: market(), Blocked: []Block{{Cloud: "aws"}}})
+	plan, err = Optimize(Problem{Dag: blocking(dag, task.BlockedResources{Cloud: "aws"}), Sources: market()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +124,8 @@ func TestOrdered(t *testing.T) {
 
 func TestZoneBlockSparesTheRegion(t *testing.T) {
 	dag := one(task.Resources{Cloud: "aws"})
-	blocks := []Block{{Cloud: "aws", Region: "us-east-1", Zone: "use1-az1"}}
-	plan, err := Optimize(Problem{Dag: dag, Sources: market(), Blocked: blocks})
+	block := task.BlockedResources{Cloud: "aws", Region: "us-east-1", Zone: "use1-az1"}
+	plan, err := Optimize(Problem{Dag: blocking(dag, block), Sources: market()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +138,7 @@ func TestNothingFits(t *testing.T) {
 	tests := []struct {
 		name    string
 		task    *task.Dag
-		blocked []Block
+		blocked []task.BlockedResources
 		want    map[string]Constraint
 		text    string
 	}{
@@ -142,7 +146,7 @@ func TestNothingFits(t *testing.T) {
 		{"name", one(want("H100", 8)), nil, map[string]Constraint{"aws": AccelName, "gcp": AccelName, "lambda": AccelName}, "does not offer H100"},
 		{"cpus", one(task.Resources{CPUs: "500+"}), nil, map[string]Constraint{"aws": CPUs}, "cpus: 96"},
 		{"feature", one(task.Resources{Cloud: "lambda", UseSpot: yes()}), nil, map[string]Constraint{"lambda": Feature}, "no spot machines"},
-		{"blocked", one(want("A100", 8)), []Block{{}}, map[string]Constraint{"aws": RuledOut, "gcp": RuledOut, "lambda": RuledOut}, "ruled out"},
+		{"blocked", one(want("A100", 8)), []task.BlockedResources{{}}, map[string]Constraint{"aws": RuledOut, "gcp": RuledOut, "lambda": RuledOut}, "excluded by blocked_resources"},
 		{"size with a number of GPUs", one(task.Resources{CPUs: "64+", Accelerators: []task.Accelerator{{Name: "A100", Count: 4}}}), nil, map[string]Constraint{"gcp": CPUs, "aws": AccelCount}, "cpus: 48"},
 		{"memory of a GPU", one(want("500GB+", 1)), nil, map[string]Constraint{"aws": AccelName}, "no accelerator with 500GB+"},
 		{"price", one(task.Resources{Cloud: "gcp", MaxHourlyCost: 0.1}), nil, map[string]Constraint{"gcp": MaxHourlyCost}, "max_hourly_cost: 0.39"},
@@ -150,7 +154,7 @@ func TestNothingFits(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Optimize(Problem{Dag: tt.task, Sources: market(), Blocked: tt.blocked})
+			_, err := Optimize(Problem{Dag: blocking(tt.task, tt.blocked...), Sources: market()})
 			none, ok := errors.AsType[*NoFeasibleError](err)
 			if !ok {
 				t.Fatalf("got %v, want a NoFeasibleError", err)

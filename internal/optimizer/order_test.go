@@ -3,49 +3,98 @@ package optimizer
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/task"
 )
 
 // inOrder lists where the candidates of a task are, best first.
-func inOrder(t *testing.T, p Problem, text string) string {
+func inOrder(t *testing.T, p Problem) string {
 	t.Helper()
-	dag, err := task.Parse("t", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Dag = dag
 	plan, err := Optimize(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, c := range plan.Tasks[0].Candidates {
-		got = append(got, c.Offer.Cloud)
+	return clouds(plan.Tasks[0].Candidates)
+}
+
+func clouds(list []Candidate) string {
+	var names []string
+	for _, c := range list {
+		names = append(names, c.Offer.Cloud)
 	}
-	return strings.Join(got, " ")
+	return strings.Join(names, " ")
 }
 
 // What a plan minimizes orders the candidates; the other of time and cost decides
 // between equals.
 func TestCandidatesAreInTheOrderOfTheTarget(t *testing.T) {
-	hours := map[string]time.Duration{"slow": 4, "fast": 1, "dear": 1, "even": 2}
 	var sources []Source
+	tk := &task.Task{NumNodes: 1}
 	for _, s := range []struct {
-		name  string
-		price float64
-	}{{"dear", 9}, {"slow", 1}, {"even", 2}, {"fast", 8}} { // for the task: 9, 4, 4 and 8 dollars
+		name         string
+		price, hours float64
+	}{{"dear", 9, 1}, {"slow", 1, 4}, {"even", 2, 2}, {"fast", 8, 1}} { // for the task: 9, 4, 4 and 8 dollars
 		sources = append(sources, OffersSource(s.name, s.name, []cloud.Offer{{
 			Place: cloud.Place{Cloud: s.name, Region: "r"}, InstanceType: "m", CPUs: 8, MemoryGiB: 32, HourlyPrice: s.price,
 		}}, nil))
+		tk.Resources = append(tk.Resources, task.Resources{Cloud: s.name, EstimatedRuntime: s.hours * 60})
 	}
-	p := Problem{Sources: sources, Runtime: func(_ *task.Task, c *Candidate) time.Duration { return hours[c.Offer.Cloud] * time.Hour }}
 	for target, want := range map[Target]string{Cost: "even slow fast dear", Time: "fast dear even slow"} {
-		p.Minimize = target
-		if got := inOrder(t, p, "run: x"); got != want {
+		if got := inOrder(t, Problem{Dag: &task.Dag{Tasks: []*task.Task{tk}}, Sources: sources, Minimize: target}); got != want {
 			t.Errorf("by %s: %s, want %s", target, got, want)
+		}
+	}
+}
+
+// Data that moves counts in the order of all candidates, not only in which one is chosen:
+// the others are what is tried next.
+func TestDataThatMovesOrdersCandidates(t *testing.T) {
+	offers := func(name string, price float64) Source {
+		return OffersSource(name, name, []cloud.Offer{{Place: cloud.Place{Cloud: name, Region: "r"}, InstanceType: "m", CPUs: 8, MemoryGiB: 32, HourlyPrice: price}}, nil)
+	}
+	// 100 GB cost $8.91 to take out of AWS, and $12 out of Google Cloud.
+	sources := []Source{offers("lambda", 1), offers("gcp", 2), offers("aws", 3), offers("azure", 4)}
+	prepare := func() *task.Task {
+		return &task.Task{Name: "prepare", NumNodes: 1, Resources: []task.Resources{{Cloud: "aws"}}, Outputs: &task.DataSize{GB: 100}}
+	}
+	train := func() *task.Task {
+		return &task.Task{Name: "train", NumNodes: 1, Resources: []task.Resources{{}}}
+	}
+	reading := train()
+	reading.Inputs = &task.DataSize{URI: "gs://data", GB: 100}
+	// 300 GB cost $26.91 to take out of AWS, $36 out of Google Cloud, and nothing out of Lambda.
+	writing := func() *task.Task {
+		return &task.Task{Name: "write", NumNodes: 1, Resources: []task.Resources{{}}, Outputs: &task.DataSize{GB: 300}}
+	}
+	onAzure := func() *task.Task {
+		return &task.Task{Name: "read", NumNodes: 1, Resources: []task.Resources{{Cloud: "azure"}}}
+	}
+	second := train()
+	second.Name, second.DependsOn = "second", []string{"prepare"}
+	for name, tt := range map[string]struct {
+		tasks  []*task.Task
+		placed map[int]cloud.Place
+		at     int
+		want   string
+	}{
+		"by itself":             {tasks: []*task.Task{train()}, want: "lambda gcp aws azure"},
+		"its input":             {tasks: []*task.Task{reading}, want: "gcp lambda aws azure"},
+		"what it reads":         {tasks: []*task.Task{prepare(), train()}, at: 1, want: "aws lambda gcp azure"},
+		"what it reads, placed": {tasks: []*task.Task{prepare(), train()}, placed: map[int]cloud.Place{0: {Cloud: "gcp", Region: "r"}}, at: 1, want: "gcp lambda aws azure"},
+		"placed where nothing is enabled now": {tasks: []*task.Task{prepare(), train()}, placed: map[int]cloud.Place{0: {Cloud: "oci", Region: "r"}}, at: 1,
+			want: "lambda gcp aws azure"},
+		"what reads it":    {tasks: []*task.Task{writing(), onAzure()}, want: "lambda azure aws gcp"},
+		"of two that read": {tasks: []*task.Task{prepare(), train(), second}, at: 2, want: "aws lambda gcp azure"},
+	} {
+		p := Problem{Dag: &task.Dag{Execution: task.Serial, Tasks: tt.tasks}, Sources: sources, Placed: tt.placed}
+		plan, err := Optimize(p)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got := clouds(plan.Tasks[tt.at].Candidates)
+		if chosen := &plan.Tasks[tt.at].Chosen; got != tt.want || chosen.Offer.Cloud != plan.Tasks[tt.at].Candidates[0].Offer.Cloud {
+			t.Errorf("%s: %s, and %s is chosen; want %s", name, got, chosen.Offer.Cloud, tt.want)
 		}
 	}
 }
@@ -57,31 +106,22 @@ func TestTasksBesideALongerOneRunCheaply(t *testing.T) {
 		return cloud.Offer{Place: cloud.Place{Cloud: "a", Region: "r"}, InstanceType: kind, CPUs: 8, MemoryGiB: 32, HourlyPrice: price}
 	}
 	source := OffersSource("a", "A", []cloud.Offer{offer("slow", 1), offer("fast", 8)}, nil)
-	dag, err := task.Parse("t", []byte("name: long\nrun: x\n---\nname: short\nrun: x\n"))
-	if err != nil {
-		t.Fatal(err)
+	both := func(name string, slow, fast float64) *task.Task {
+		return &task.Task{Name: name, NumNodes: 1, DependsOn: []string{}, Resources: []task.Resources{
+			{InstanceType: "slow", EstimatedRuntime: slow * 60}, {InstanceType: "fast", EstimatedRuntime: fast * 60},
+		}}
 	}
-	hours := map[string]time.Duration{"long slow": 20, "long fast": 10, "short slow": 4, "short fast": 1}
-	runtime := func(t *task.Task, c *Candidate) time.Duration {
-		return hours[t.Name+" "+c.Offer.InstanceType] * time.Hour
-	}
-	for _, tt := range []struct {
-		target   Target
-		deadline time.Duration
-		want     string
-	}{
-		{Time, 0, "fast slow"},
-		{Time, 12 * time.Hour, "fast slow"},
-		{Cost, 0, "slow slow"},
-		{Cost, 12 * time.Hour, "fast slow"},
-		{Cost, 24 * time.Hour, "slow slow"},
-	} {
-		plan, err := Optimize(Problem{Dag: dag, Edges: [][2]int{}, Sources: []Source{source}, Minimize: tt.target, Deadline: tt.deadline, Runtime: runtime})
+	dag := &task.Dag{Execution: task.Serial, Tasks: []*task.Task{both("long", 20, 10), both("short", 4, 1)}}
+	for target, want := range map[Target]string{Time: "fast slow", Cost: "slow slow"} {
+		plan, err := Optimize(Problem{Dag: dag, Sources: []Source{source}, Minimize: target})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := plan.Tasks[0].Chosen.Offer.InstanceType + " " + plan.Tasks[1].Chosen.Offer.InstanceType; got != tt.want {
-			t.Errorf("by %s within %v: %s, want %s", tt.target, tt.deadline, got, tt.want)
+		if got := plan.Tasks[0].Chosen.Offer.InstanceType + " " + plan.Tasks[1].Chosen.Offer.InstanceType; got != want {
+			t.Errorf("by %s: %s, want %s", target, got, want)
+		}
+		if first := plan.Tasks[1].Candidates[0].Offer.InstanceType; first != "slow" {
+			t.Errorf("by %s: %s is tried first", target, first)
 		}
 	}
 }

@@ -2,8 +2,8 @@ package optimizer
 
 import "math"
 
-// rank sorts candidates by what the plan minimizes, then by the other of money
-// and time, then by the order in which they were found. What has no price comes
+// rank sorts candidates by what the plan minimizes, data that moves included, then by
+// the other of money and time, then by the order in which they were found. What has no price comes
 // last, but for the machine sky runs on; ordered requests keep their entries apart.
 //
 // There can be ten thousand of them, mostly equal in all but the cost, so they
@@ -20,8 +20,8 @@ func rank(cands []Candidate, target Target, ordered bool) {
 		}
 		keys, spare = sortDigits(keys, spare)
 	}
-	cost := func(c *Candidate) uint64 { return uint64(nano(c.Cost)) }
-	seconds := func(c *Candidate) uint64 { return uint64(nano(c.Time)) }
+	cost := func(c *Candidate) uint64 { return uint64(nano(c.Cost + c.Moved)) }
+	seconds := func(c *Candidate) uint64 { return uint64(nano(c.Time + c.MovedFor)) }
 	// Least important first: each pass keeps the order of the one before.
 	if target == Time {
 		sortBy(cost)
@@ -44,6 +44,10 @@ func rank(cands []Candidate, target Target, ordered bool) {
 		return k
 	})
 	arrange(cands, keys)
+}
+
+// setRanks gives candidates their ranks, in the order in which they are.
+func setRanks(cands []Candidate) {
 	for i := range cands {
 		cands[i].rank = int32(i)
 	}

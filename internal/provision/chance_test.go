@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -120,7 +121,7 @@ func TestRankCostsLeast(t *testing.T) {
 		for i := range offers {
 			chance[offers[i].Cloud] = c.Of(&offers[i])
 		}
-		failure := defaultPatience * cheapest(offers)
+		failure := defaultPatience * slices.MinFunc(offers, func(a, b cloud.Offer) int { return cmp.Compare(a.HourlyPrice, b.HourlyPrice) }).HourlyPrice
 		cost := func(order []cloud.Offer) float64 {
 			sum, left := 0.0, 1.0
 			for _, o := range order {
@@ -130,7 +131,7 @@ func TestRankCostsLeast(t *testing.T) {
 			}
 			return sum
 		}
-		ranked := Ranking{}.Rank([][]cloud.Offer{offers}, c, nil)[0]
+		ranked := Ranking{}.Rank([][]cloud.Offer{offers}, c, nil, nil)[0]
 		other := rapid.Permutation(offers).Draw(t, "another order")
 		if cost(ranked) > cost(other)+1e-9 {
 			t.Fatalf("the ranking costs %v, another order %v", cost(ranked), cost(other))
@@ -152,7 +153,7 @@ func TestRankKeepsTiersAndOrders(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ""
-			for i, tier := range tt.r.Rank(tiers, c, nil) {
+			for i, tier := range tt.r.Rank(tiers, c, nil, nil) {
 				if i > 0 {
 					got += " |"
 				}

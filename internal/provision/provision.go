@@ -75,6 +75,9 @@ type Request struct {
 	// Most is what a node of an offer may cost an hour, in dollars, should its price have risen
 	// since the plan was made; 0: anything. nil: the MaxHourlyCost of the offer itself.
 	Most func(cloud.Offer) float64
+	// Extra is what a node of an offer costs an hour, in dollars, by the plan beside its
+	// price; it counts where offers are put in order. nil: nothing.
+	Extra func(cloud.Offer) float64
 	// Agreed is what a person has agreed to pay for a node an hour: before an offer is tried
 	// whose price rose above it, the search ends with a [*RoseError]. nil: nobody is asked.
 	Agreed *float64

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -28,34 +29,43 @@ const (
 // Rank orders the offers of each tier by what it is expected to cost to get a
 // machine there, attempts that fail included; tiers stay apart. Equal ones, and
 // free ones, keep their order. slow reports how long a failed attempt takes; nil:
-// a minute.
-func (r Ranking) Rank(tiers [][]cloud.Offer, c *Chances, slow func(*cloud.Offer) time.Duration) [][]cloud.Offer {
+// a minute. extra is as in [Request].
+func (r Ranking) Rank(tiers [][]cloud.Offer, c *Chances, slow func(*cloud.Offer) time.Duration, extra func(cloud.Offer) float64) [][]cloud.Offer {
 	if r.PriceOnly {
 		return tiers
 	}
 	out := make([][]cloud.Offer, len(tiers))
 	for i, t := range tiers {
-		out[i] = r.rank(t, c, slow)
+		out[i] = r.rank(t, c, slow, extra)
 	}
 	return out
 }
 
-func (r Ranking) rank(offers []cloud.Offer, c *Chances, slow func(*cloud.Offer) time.Duration) []cloud.Offer {
+func (r Ranking) rank(offers []cloud.Offer, c *Chances, slow func(*cloud.Offer) time.Duration, extra func(cloud.Offer) float64) []cloud.Offer {
 	if len(offers) < 2 {
 		return offers
 	}
-	minute := cmp.Or(r.Patience, defaultPatience) * cheapest(offers)
 	type ranked struct {
 		offer cloud.Offer
 		cost  float64
 	}
 	all := make([]ranked, len(offers))
+	least := math.Inf(1)
 	for i, o := range offers {
+		all[i] = ranked{o, o.HourlyPrice}
+		if extra != nil {
+			all[i].cost += extra(o)
+		}
+		least = min(least, all[i].cost)
+	}
+	minute := cmp.Or(r.Patience, defaultPatience) * max(least, 0)
+	for i := range all {
+		o := all[i].offer
 		took := time.Minute
 		if slow != nil {
 			took = min(max(slow(&o), leastFailure), mostFailure)
 		}
-		all[i] = ranked{o, expected(o.HourlyPrice, c.Of(&o), minute*took.Minutes())}
+		all[i].cost = expected(all[i].cost, c.Of(&o), minute*took.Minutes())
 	}
 	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.cost, b.cost) })
 	out := make([]cloud.Offer, len(all))
@@ -70,12 +80,4 @@ func (r Ranking) rank(offers []cloud.Offer, c *Chances, slow func(*cloud.Offer) 
 // each, the one by this number costs the least.
 func expected(price, chance, failure float64) float64 {
 	return price + failure*(1-chance)/chance
-}
-
-func cheapest(offers []cloud.Offer) float64 {
-	least := offers[0].HourlyPrice
-	for _, o := range offers {
-		least = min(least, o.HourlyPrice)
-	}
-	return least
 }

@@ -82,7 +82,7 @@ func replay(seed uint64, learn bool) (attempts, price float64) {
 		launches++
 		tiers := [][]cloud.Offer{m.offers}
 		if learn {
-			tiers = Ranking{}.Rank(tiers, NewChances(seen[max(0, len(seen)-200):], now, 0), nil)
+			tiers = Ranking{}.Rank(tiers, NewChances(seen[max(0, len(seen)-200):], now, 0), nil, nil)
 		}
 		plan := NewPlanner(tiers, nil, nil)
 		for o, ok := plan.Next(); ok; o, ok = plan.Next() {
@@ -132,6 +132,6 @@ func BenchmarkRank(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		Ranking{}.Rank([][]cloud.Offer{offers}, NewChances(seen, noon, 0), nil)
+		Ranking{}.Rank([][]cloud.Offer{offers}, NewChances(seen, noon, 0), nil, nil)
 	}
 }

@@ -70,9 +70,9 @@ func (e *Engine) newSearch(ctx context.Context, r Request) *search {
 	chances := NewChances(s.history.Seen(), s.history.now, s.o.HalfLife)
 	slow := s.history.slowness()
 	rank := func(offers []cloud.Offer) []cloud.Offer {
-		return s.o.Ranking.Rank([][]cloud.Offer{offers}, chances, slow)[0]
+		return s.o.Ranking.Rank([][]cloud.Offer{offers}, chances, slow, r.Extra)[0]
 	}
-	s.plan = NewPlanner(s.o.Ranking.Rank(r.Tiers, chances, slow), lately, rank)
+	s.plan = NewPlanner(s.o.Ranking.Rank(r.Tiers, chances, slow, r.Extra), lately, rank)
 	return s
 }
 

@@ -29,43 +29,6 @@ type partial struct {
 	state int
 }
 
-// cheapestWithin picks the cheapest states with which everything is done by
-// the limit (billionths of a second); nil if there are none.
-func (g *graph) cheapestWithin(limit int64) (picked []int, exact bool) {
-	if picked, exact = g.cheapest(); exact && g.makespan(picked) <= limit {
-		return picked, true
-	}
-	if f, ok := g.forest(); ok {
-		if all, ok := g.planForest(f, limit); ok {
-			return g.readLast(all), true
-		}
-	}
-	picked, exact = g.walk(limit, func(a, b *partial) int {
-		return cmp.Or(compareValues(a.total, b.total), cmp.Compare(a.last, b.last))
-	})
-	if exact {
-		return picked, true
-	}
-	if guess := g.fastGuess(); picked == nil && g.makespan(guess) <= limit {
-		picked = guess
-	}
-	if picked != nil {
-		g.polish(picked, func(a, b []int) bool { return g.makespan(a) <= limit && g.total(a).less(g.total(b)) })
-	}
-	return picked, false
-}
-
-// readLast spells out the cheapest, and so last, of the bargains; nil if there
-// is none.
-func (g *graph) readLast(all []bargain) []int {
-	if len(all) == 0 {
-		return nil
-	}
-	picked := make([]int, len(g.nodes))
-	all[len(all)-1].read(picked)
-	return picked
-}
-
 // fastest picks the states with which everything is done soonest; among these
 // the cheapest.
 func (g *graph) fastest() (picked []int, exact bool) {
@@ -73,7 +36,9 @@ func (g *graph) fastest() (picked []int, exact bool) {
 	limit := g.makespan(guess)
 	if f, ok := g.forest(); ok {
 		if all, ok := g.planForest(f, limit); ok {
-			return g.readLast(all[:1]), true
+			picked = make([]int, len(g.nodes))
+			all[0].read(picked)
+			return picked, true
 		}
 	}
 	picked, exact = g.walk(limit, func(a, b *partial) int {
