@@ -273,7 +273,7 @@ type JobRecord struct {
 	Resources   string         `json:"resources"`
 	Status      JobStatus      `json:"status"`
 	LogPath     string         `json:"log_path"`
-	Metadata    map[string]any `json:"metadata"`
+	Metadata    map[string]any `json:"metadata"`             // free-form facts, such as its git commit
 	ExitCodes   []int          `json:"exit_codes,omitempty"` // in rank order
 	Reason      string         `json:"reason,omitempty"`     // why it waits or failed
 }
