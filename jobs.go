@@ -61,13 +61,13 @@ func (c *Client) DownloadJobLogs(ctx context.Context, b api.JobsDownloadLogsBody
 	return post[map[string]string](ctx, c, "/jobs/download_logs", b)
 }
 
-// ApplyPool makes or changes a pool.
+// ApplyPool makes or changes a pool; there is no result.
 func (c *Client) ApplyPool(ctx context.Context, b api.PoolApplyBody) (*Request[any], error) {
 	b.Envelope = c.withBlob(b.FileMountsBlobID)
 	return post[any](ctx, c, "/jobs/pool_apply", b)
 }
 
-// DownPools ends pools.
+// DownPools ends pools; there is no result.
 func (c *Client) DownPools(ctx context.Context, b api.PoolDownBody) (*Request[any], error) {
 	b.Envelope = c.envelope()
 	return post[any](ctx, c, "/jobs/pool_down", b)

@@ -178,18 +178,38 @@ type APICancelBody struct {
 
 // Handle describes a cluster's nodes to clients (the object form).
 type Handle struct {
-	ClusterName        string          `json:"cluster_name"`
-	ClusterNameOnCloud string          `json:"cluster_name_on_cloud,omitempty"`
-	ClusterYAML        *string         `json:"cluster_yaml,omitempty"`
-	LaunchedNodes      int             `json:"launched_nodes,omitempty"`
-	LaunchedResources  map[string]any  `json:"launched_resources,omitempty"`
-	StableIPs          [][2]string     `json:"stable_internal_external_ips,omitempty"` // head first
-	StableSSHPorts     []int           `json:"stable_ssh_ports,omitempty"`
-	DockerUser         *string         `json:"docker_user,omitempty"`
-	IsGRPCEnabled      bool            `json:"is_grpc_enabled"`
-	SSHUser            *string         `json:"ssh_user,omitempty"`
-	RuntimeMetadata    map[string]bool `json:"provision_runtime_metadata,omitempty"`
-	CannotStop         bool            `json:"cannot_stop,omitempty"` // its nodes can only be given back
+	ClusterName        string             `json:"cluster_name"`
+	ClusterNameOnCloud string             `json:"cluster_name_on_cloud,omitempty"`
+	ClusterYAML        *string            `json:"cluster_yaml,omitempty"`
+	LaunchedNodes      int                `json:"launched_nodes,omitempty"`
+	LaunchedResources  *LaunchedResources `json:"launched_resources,omitempty"`
+	StableIPs          [][2]string        `json:"stable_internal_external_ips,omitempty"` // head first
+	StableSSHPorts     []int              `json:"stable_ssh_ports,omitempty"`
+	DockerUser         *string            `json:"docker_user,omitempty"`
+	IsGRPCEnabled      bool               `json:"is_grpc_enabled"`
+	SSHUser            *string            `json:"ssh_user,omitempty"`
+	RuntimeMetadata    map[string]bool    `json:"provision_runtime_metadata,omitempty"`
+	CannotStop         bool               `json:"cannot_stop,omitempty"` // its nodes can only be given back
+}
+
+// LaunchedResources are what was rented, in the words of a task's resources.
+type LaunchedResources struct {
+	Accelerators map[string]float64 `json:"accelerators,omitempty"` // of one node
+	CPUs         string             `json:"cpus"`
+	Infra        string             `json:"infra,omitempty"` // "", as InstanceType, on clouds that only sky has
+	InstanceType string             `json:"instance_type,omitempty"`
+	Memory       string             `json:"memory"` // GB
+	UseSpot      bool               `json:"use_spot,omitempty"`
+}
+
+// Credentials are what ssh logs in to a cluster's nodes with.
+type Credentials struct {
+	DockerUser   string `json:"docker_user,omitempty"` // instead of User, where nodes are containers
+	ControlName  string `json:"ssh_control_name"`
+	PrivateKey   string `json:"ssh_private_key"`                   // the server's file
+	KeyContent   string `json:"ssh_private_key_content,omitempty"` // of that file
+	ProxyCommand string `json:"ssh_proxy_command,omitempty"`
+	User         string `json:"ssh_user"`
 }
 
 // StatusRecord is one cluster in the answer of status.
@@ -220,7 +240,7 @@ type StatusRecord struct {
 	LaunchStatusReason string         `json:"launch_status_reason,omitempty"`
 	ResourcesStr       string         `json:"resources_str"`
 	ResourcesStrFull   string         `json:"resources_str_full"`
-	Credentials        map[string]any `json:"credentials,omitempty"`
+	Credentials        *Credentials   `json:"credentials,omitempty"`
 	Cloud              string         `json:"cloud,omitempty"` // display name: "Local", "AWS"
 	Region             string         `json:"region,omitempty"`
 	Zone               string         `json:"zone,omitempty"`
@@ -253,7 +273,7 @@ type JobRecord struct {
 	Resources   string         `json:"resources"`
 	Status      JobStatus      `json:"status"`
 	LogPath     string         `json:"log_path"`
-	Metadata    map[string]any `json:"metadata"`
+	Metadata    map[string]any `json:"metadata"`             // free-form facts, such as its git commit
 	ExitCodes   []int          `json:"exit_codes,omitempty"` // in rank order
 	Reason      string         `json:"reason,omitempty"`     // why it waits or failed
 }

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -68,16 +70,15 @@ func (p Proxy) trusts(peer netip.Addr) bool {
 }
 
 // serverFile is the part of ~/.sky/.server.yaml that is about logins.
-type serverFile struct {
-	Auth struct {
-		ExternalProxy struct {
-			Enabled          *bool    `json:"enabled"`
-			HeaderName       string   `json:"header_name"`
-			HeaderFormat     string   `json:"header_format"`
-			JWTIdentityClaim string   `json:"jwt_identity_claim"`
-			TrustedProxies   []string `json:"trusted_proxies"`
-		} `json:"external_proxy"`
-	} `json:"auth"`
+func serverFile() *schema.Spec {
+	proxy := schema.Section("",
+		schema.New("enabled", &schema.Spec{Kinds: schema.BoolKind | schema.NullKind}),
+		schema.New("header_name", schema.Written("")),
+		schema.New("header_format", schema.Written("")),
+		schema.New("jwt_identity_claim", schema.Written("")),
+		schema.New("trusted_proxies", schema.List("", schema.Written("")).Or(schema.NullKind)))
+	auth := schema.Section("", schema.New("external_proxy", proxy.Opened().Or(schema.NullKind)))
+	return schema.Section("", schema.New("auth", auth.Opened().Or(schema.NullKind))).Opened()
 }
 
 // Load reads the options from the environment and from ~/.sky/.server.yaml. A
@@ -113,40 +114,43 @@ func Load(home string, getenv func(string) string) (Options, error) {
 }
 
 func (o *Options) loadProxy(file string, getenv func(string) string) error {
-	var f serverFile
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading the logins' settings: %w", err)
 	}
-	if err := (&yaml11.Source{Name: file, Text: string(text)}).Unmarshal(&f); err != nil {
+	n, err := (&yaml11.Source{Name: file, Text: string(text)}).ReadOne()
+	if err == nil && n != nil {
+		err = serverFile().Validate(n)
+	}
+	if err != nil {
 		return err
 	}
-	x := f.Auth.ExternalProxy
+	x := n.Find("auth", "external_proxy")
 	o.Proxy = Proxy{Enabled: !o.Basic && o.OAuth2 == nil, Header: "X-Auth-Request-Email", Claim: "sub"}
-	if x.Enabled != nil {
-		o.Proxy.Enabled, o.Proxy.Explicit = *x.Enabled, *x.Enabled
+	if on := x.Get("enabled"); on != nil {
+		o.Proxy.Enabled, o.Proxy.Explicit = on.IsTrue(), on.IsTrue()
 	}
-	for _, name := range []string{x.HeaderName, getenv("SKYPILOT_AUTH_USER_HEADER")} {
+	for _, name := range []string{x.TextAt("header_name"), getenv("SKYPILOT_AUTH_USER_HEADER")} {
 		if name != "" {
 			o.Proxy.Header = name
 		}
 	}
-	if x.JWTIdentityClaim != "" {
-		o.Proxy.Claim = x.JWTIdentityClaim
-	}
-	switch x.HeaderFormat {
+	o.Proxy.Claim = cmp.Or(x.TextAt("jwt_identity_claim"), o.Proxy.Claim)
+	switch format := x.TextAt("header_format"); format {
 	case "", "plaintext":
 	case "jwt":
 		o.Proxy.JWT = true
 	default:
-		return fmt.Errorf("%s: auth.external_proxy.header_format is %q; it can be plaintext or jwt", file, x.HeaderFormat)
+		return fmt.Errorf("%s: auth.external_proxy.header_format is %q; it can be plaintext or jwt", file, format)
 	}
-	trusted := x.TrustedProxies
+	trusted := []string{"127.0.0.0/8", "::1"} // a proxy on this machine
 	if list := getenv("SKY_TRUSTED_PROXIES"); list != "" {
 		trusted = strings.Split(list, ",")
-	}
-	if trusted == nil { // a proxy on this machine
-		trusted = []string{"127.0.0.0/8", "::1"}
+	} else if x.Get("trusted_proxies") != nil {
+		trusted = nil
+		for _, p := range x.List("trusted_proxies") {
+			trusted = append(trusted, p.TextAt())
+		}
 	}
 	if o.Proxy.Trusted, err = prefixes(trusted); err != nil {
 		return err

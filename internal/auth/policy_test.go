@@ -105,7 +105,7 @@ func TestLoad(t *testing.T) {
 		}
 	}
 	env = map[string]string{}
-	for _, text := range []string{"auth: [", "auth:\n  external_proxy:\n    header_format: xml\n"} {
+	for _, text := range []string{"auth: [", "auth:\n  external_proxy:\n    header_format: xml\n", "auth: {external_proxy: {enabled: 1}}", "auth: {external_proxy: {trusted_proxies: 10.0.0.1}}", "- auth"} {
 		write(text)
 		if _, err := load(); err == nil {
 			t.Errorf("started with %q", text)

@@ -8,33 +8,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // clusterFile is what `sky admin deploy` of earlier versions was given: one cluster of
 // machines on premises.
-type clusterFile struct {
-	Cluster struct {
-		IPs  clusterIPs `json:"ips"`
-		Name string     `json:"name"`
-	} `json:"cluster"`
-	Auth struct {
-		User       string `json:"ssh_user"`
-		PrivateKey string `json:"ssh_private_key"`
-	} `json:"auth"`
-	Python string `json:"python"` // there is no use for one
-}
-
-// clusterIPs are several addresses, or one.
-type clusterIPs []string
-
-// DecodeYAML implements [yaml11.Decoder].
-func (c *clusterIPs) DecodeYAML(n *yaml11.Node) error {
-	if n.IsScalar() && !n.IsNull() {
-		*c = clusterIPs{n.Text}
-		return nil
-	}
-	return n.Decode((*[]string)(c))
+func clusterFile() *schema.Spec {
+	ips := schema.Written("Addresses of the machines, or one.").Or(schema.ListKind).Of(schema.Written("An address."))
+	return schema.Section("",
+		schema.New("cluster", schema.Section("", schema.New("ips", ips), schema.New("name", schema.Written(""))).Or(schema.NullKind)),
+		schema.New("auth", schema.Section("", schema.New("ssh_user", schema.Written("")), schema.New("ssh_private_key", schema.Written(""))).Or(schema.NullKind)),
+		schema.New("python", schema.Written("There is no use for one.")))
 }
 
 // poolOf reads a cluster file as a pool: the cluster's name is the pool's. ok is false if
@@ -43,30 +28,33 @@ func poolOf(n *yaml11.Node) (pools map[string]any, ok bool, err error) {
 	if n == nil || n.Lookup("cluster") == nil || n.Lookup("auth") == nil || n.Lookup("auth").Lookup("hosts") != nil {
 		return nil, false, nil
 	}
-	var f clusterFile
-	if err := n.DecodeStrictly(&f); err != nil {
+	if err := clusterFile().Validate(n); err != nil {
 		return nil, true, err
 	}
-	switch {
-	case f.Cluster.Name == "":
-		return nil, true, errors.New("cluster.name is missing; it becomes the name of the pool")
-	case len(f.Cluster.IPs) == 0:
-		return nil, true, errors.New("cluster.ips is missing; it lists the addresses of the machines")
-	case placeholder(f.Auth.User) || placeholder(f.Auth.PrivateKey):
-		return nil, true, fmt.Errorf("auth.ssh_user and auth.ssh_private_key are still to be filled in: write your own login on the machines of %s", f.Cluster.Name)
+	var hosts []any
+	if ip := n.TextAt("cluster", "ips"); ip != "" {
+		hosts = []any{ip}
 	}
-	hosts := make([]any, len(f.Cluster.IPs))
-	for i, ip := range f.Cluster.IPs {
-		hosts[i] = ip
+	for _, ip := range n.Lookup("cluster").List("ips") {
+		hosts = append(hosts, ip.TextAt())
+	}
+	name, user, key := n.TextAt("cluster", "name"), n.TextAt("auth", "ssh_user"), n.TextAt("auth", "ssh_private_key")
+	switch {
+	case name == "":
+		return nil, true, errors.New("cluster.name is missing; it becomes the name of the pool")
+	case len(hosts) == 0:
+		return nil, true, errors.New("cluster.ips is missing; it lists the addresses of the machines")
+	case placeholder(user) || placeholder(key):
+		return nil, true, fmt.Errorf("auth.ssh_user and auth.ssh_private_key are still to be filled in: write your own login on the machines of %s", name)
 	}
 	pool := map[string]any{"hosts": hosts}
-	if f.Auth.User != "" {
-		pool["user"] = f.Auth.User
+	if user != "" {
+		pool["user"] = user
 	}
-	if f.Auth.PrivateKey != "" {
-		pool["identity_file"] = f.Auth.PrivateKey
+	if key != "" {
+		pool["identity_file"] = key
 	}
-	return map[string]any{f.Cluster.Name: pool}, true, nil
+	return map[string]any{name: pool}, true, nil
 }
 
 // placeholder reports whether a value is what `sky admin deploy` put into the copies for users.

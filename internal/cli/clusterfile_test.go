@@ -19,7 +19,10 @@ func TestFilesThatDescribePools(t *testing.T) {
 		{"a copy for users", "cluster: {ips: [h1], name: lab}\nauth: {ssh_user: PLACEHOLDER, ssh_private_key: PLACEHOLDER}\n", "error: auth.ssh_user and auth.ssh_private_key are still to be filled in"},
 		{"without a name", "cluster: {ips: [h1]}\n" + auth, "error: cluster.name is missing"},
 		{"without machines", "cluster: {name: lab}\n" + auth, "error: cluster.ips is missing"},
-		{"misspelt", "cluster: {ips: [h1], name: lab}\nauth: {ssh_usr: u}\n", "error: unknown key"},
+		{"misspelt", "cluster: {ips: [h1], name: lab}\nauth: {ssh_usr: u}\n", "error: 2:8: unknown field \"ssh_usr\" in auth; did you mean \"ssh_user\"?"},
+		{"with a list for a name", "cluster: {ips: [h1], name: [lab]}\n" + auth, "error: 1:28: cluster.name should be text, not a list"},
+		{"with numbers", "cluster: {ips: [1.50], name: 007}\n" + auth, `{"007":{"hosts":["1.50"],"identity_file":"~/k","user":"u"}}`},
+		{"a list", "- a\n", "error: 1:1: the document should be a map, not a list"},
 	} {
 		file := filepath.Join(t.TempDir(), "pools.yaml")
 		if err := os.WriteFile(file, []byte(tt.yaml), 0o600); err != nil {

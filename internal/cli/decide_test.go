@@ -221,16 +221,18 @@ func TestSSHProxyNamesTheServerButNoPassword(t *testing.T) {
 func TestSSHEntry(t *testing.T) {
 	r := api.StatusRecord{
 		Name: "c", Handle: &api.Handle{StableIPs: [][2]string{{"10.0.0.1", "1.1.1.1"}, {"10.0.0.2", "1.1.1.2"}}, StableSSHPorts: []int{22, 2222}},
-		Credentials: map[string]any{"ssh_user": "ubuntu", "ssh_private_key_content": "KEY", "ssh_private_key": "/server/key"},
+		Credentials: &api.Credentials{User: "ubuntu", KeyContent: "KEY", PrivateKey: "/server/key"},
 	}
 	text, key := sshEntry(r, "/home/me", "")
 	if key != "KEY" || !strings.Contains(text, "Host c\n  HostName 1.1.1.1\n  User ubuntu\n") || !strings.Contains(text, "Host c-worker1\n  HostName 1.1.1.2\n") ||
 		!strings.Contains(text, "Port 2222") || !strings.Contains(text, "ssh-keys/c.key") || strings.Contains(text, "/server/key") {
 		t.Errorf("%s key %q", text, key)
 	}
-	r.Credentials = nil
-	if text, _ := sshEntry(r, "/home/me", ""); text != "" {
-		t.Errorf("without credentials: %s", text)
+	for _, none := range []*api.Credentials{nil, {}} {
+		r.Credentials = none
+		if text, _ := sshEntry(r, "/home/me", ""); text != "" {
+			t.Errorf("without credentials: %s", text)
+		}
 	}
 	r.Handle.SSHUser = new("me")
 	if text, key := sshEntry(r, "/home/me", ""); !strings.Contains(text, "User me\n") || strings.Contains(text, "IdentityFile") || key != "" {

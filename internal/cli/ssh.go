@@ -14,6 +14,7 @@ import (
 
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/internal/cli/shell"
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -186,7 +187,8 @@ func readPools(path string) (map[string]any, error) {
 	}
 	pools, ok, err := poolOf(n)
 	if err == nil && !ok && n != nil {
-		err = n.Decode(&pools)
+		err = schema.Dict("", schema.Free).Validate(n)
+		pools, _ = n.Any().(map[string]any)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the node pools of %s: %w", path, err)

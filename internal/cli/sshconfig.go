@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -130,20 +131,17 @@ func quoteWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`
 // connects, less its arguments.
 func sshEntry(r api.StatusRecord, home, proxy string) (text, key string) {
 	h := r.Handle
-	if h == nil || len(h.StableIPs) == 0 || len(r.Credentials) == 0 && h.SSHUser == nil {
+	cred := cmp.Or(r.Credentials, &api.Credentials{})
+	if h == nil || len(h.StableIPs) == 0 || *cred == (api.Credentials{}) && h.SSHUser == nil {
 		return "", ""
 	}
-	cred := func(k string) string { s, _ := r.Credentials[k].(string); return s }
-	keyFile := cred("ssh_private_key")
-	if key = cred("ssh_private_key_content"); key != "" {
+	keyFile := cred.PrivateKey
+	if key = cred.KeyContent; key != "" {
 		keyFile = filepath.Join(home, ".sky", "generated", "ssh-keys", task.FileName(r.Name)+".key")
 	}
-	user := cred("ssh_user")
+	user := cmp.Or(cred.DockerUser, cred.User)
 	if user == "" && h.SSHUser != nil { // who has a key of their own for these machines
 		user = *h.SSHUser
-	}
-	if d := cred("docker_user"); d != "" {
-		user = d
 	}
 	var b strings.Builder
 	for i, ips := range h.StableIPs {
@@ -159,11 +157,11 @@ func sshEntry(r api.StatusRecord, home, proxy string) (text, key string) {
 			fmt.Fprintf(&b, "  IdentityFile %q\n  IdentitiesOnly yes\n", keyFile)
 		}
 		fmt.Fprintf(&b, "  ForwardAgent yes\n  Port %d\n", port)
-		switch p := cred("ssh_proxy_command"); {
+		switch {
 		case proxy != "":
 			fmt.Fprintf(&b, "  ProxyCommand %s --node %d %s\n", proxy, i, r.Name)
-		case p != "":
-			fmt.Fprintf(&b, "  ProxyCommand %s\n", p)
+		case cred.ProxyCommand != "":
+			fmt.Fprintf(&b, "  ProxyCommand %s\n", cred.ProxyCommand)
 		}
 		b.WriteString("  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  GlobalKnownHostsFile /dev/null\n  LogLevel ERROR\n\n")
 	}

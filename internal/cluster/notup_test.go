@@ -27,8 +27,8 @@ func TestRowsOfACostReportSayWhatWasRented(t *testing.T) {
 		at, instance, infra string
 	}{{"aws", "m6i.large", "aws/r"}, {"aws", "", ""}, {"fluffycloud", "puff", ""}, {"local", "", ""}} {
 		r := costRecord(&state.ClusterHistory{Offer: cloud.Offer{Place: cloud.Place{Cloud: c.at, Region: "r"}, InstanceType: c.instance, CPUs: 2}}, now())
-		if c.infra == "" && r.Resources != nil || c.infra != "" && (r.Resources["infra"] != c.infra || r.Resources["instance_type"] != c.instance) {
-			t.Errorf("%+v: %v", c, r.Resources)
+		if c.infra == "" && r.Resources != nil || c.infra != "" && (r.Resources == nil || r.Resources.Infra != c.infra || r.Resources.InstanceType != c.instance) {
+			t.Errorf("%+v: %+v", c, r.Resources)
 		}
 	}
 }

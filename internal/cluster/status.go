@@ -153,17 +153,10 @@ func (m *Manager) Handle(c *state.Cluster) *api.Handle {
 }
 
 // launchedResources are what was rented, in the words of a task's resources.
-func launchedResources(o cloud.Offer) map[string]any {
-	r := map[string]any{"cpus": number(o.CPUs), "memory": number(o.MemoryGiB)}
+func launchedResources(o cloud.Offer) *api.LaunchedResources {
+	r := &api.LaunchedResources{CPUs: number(o.CPUs), Memory: number(o.MemoryGiB), Accelerators: o.Accelerators, UseSpot: o.Spot}
 	if !facts.Of(o.Cloud).Ours { // clients know it; else the instance type means nothing
-		r["infra"] = task.Infra{Cloud: o.Cloud, Region: o.Region, Zone: o.Zone}.String()
-		r["instance_type"] = o.InstanceType
-	}
-	if len(o.Accelerators) > 0 {
-		r["accelerators"] = o.Accelerators
-	}
-	if o.Spot {
-		r["use_spot"] = true
+		r.Infra, r.InstanceType = task.Infra{Cloud: o.Cloud, Region: o.Region, Zone: o.Zone}.String(), o.InstanceType
 	}
 	return r
 }

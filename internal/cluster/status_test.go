@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -96,10 +97,20 @@ func TestHandlesNameMachinesOfCloudsThatClientsKnow(t *testing.T) {
 	for name, known := range map[string]bool{"aws": true, "fluffycloud": false} {
 		c := &state.Cluster{NumNodes: 1, Offer: cloud.Offer{Place: cloud.Place{Cloud: name, Region: "east"}, InstanceType: "puff", CPUs: 2, MemoryGiB: 8}}
 		got := m.Record(c).Handle.LaunchedResources
-		_, typed := got["instance_type"]
-		_, placed := got["infra"]
-		if typed != known || placed != known || got["cpus"] != "2" || got["memory"] != "8" {
-			t.Errorf("%s: %v", name, got)
+		if (got.InstanceType != "") != known || (got.Infra != "") != known || got.CPUs != "2" || got.Memory != "8" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestWhatClientsReadOfMachines(t *testing.T) {
+	o := cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "r", Zone: "z"}, InstanceType: "p3.2xlarge", CPUs: 8, MemoryGiB: 61, Accelerators: map[string]float64{"V100": 1}, Spot: true}
+	for want, o := range map[string]cloud.Offer{
+		`{"accelerators":{"V100":1},"cpus":"8","infra":"aws/r/z","instance_type":"p3.2xlarge","memory":"61","use_spot":true}`: o,
+		`{"cpus":"0.5","memory":"1"}`: {Place: cloud.Place{Cloud: "fluffycloud", Region: "r"}, InstanceType: "puff", CPUs: 0.5, MemoryGiB: 1, Accelerators: map[string]float64{}},
+	} {
+		if got, err := json.Marshal(launchedResources(o)); err != nil || string(got) != want {
+			t.Errorf("%s, %v\nwant %s", got, err, want)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (s Settings) Origin(path ...string) Origin {
 // Value and its siblings are those of [Config], below the cloud's section.
 func (s Settings) Value(path ...string) any      { return s.inForce(path).Any() }
 func (s Settings) Text(path ...string) string    { return asText(s.inForce(path)) }
-func (s Settings) Bool(path ...string) bool      { return asBool(s.inForce(path)) }
+func (s Settings) Bool(path ...string) bool      { return s.inForce(path).IsTrue() }
 func (s Settings) Int(path ...string) int        { return int(s.inForce(path).Number()) }
 func (s Settings) Float(path ...string) float64  { return s.inForce(path).Number() }
 func (s Settings) Texts(path ...string) []string { return asTexts(s.inForce(path)) }

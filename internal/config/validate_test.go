@@ -74,7 +74,7 @@ var badConfigs = []struct{ text, want string }{
 	{"aws: {ssh_proxy_command: {us-east-1: 5}}", `1:38: aws.ssh_proxy_command.us-east-1 should be text, not the number 5. Quote it to make it text: "5".`},
 	{"aws: {post_provision_runcmd: [[a, 1]]}", `1:35: aws.post_provision_runcmd[0][1] should be text, not the number 1. Quote it to make it text: "1".`},
 	{"api_server: {service_account_token: [hunter2]}", `1:37: api_server.service_account_token should be text, not a list`},
-	{"slurm: {sbatch_options: {a: [1]}}", `1:29: slurm.sbatch_options.a should be true or false, a number or text, not a list`},
+	{"slurm: {sbatch_options: {a: [1]}}", `1:29: slurm.sbatch_options.a should be text, not a list`},
 	// Words.
 	{"allowed_clouds: [aws, gpc]", `1:23: allowed_clouds[1] cannot be "gpc"; did you mean "gcp"? It can be aws, azure, gcp, ibm, lambda, scp, oci, kubernetes, runpod, vast, vsphere, cudo, fluidstack, paperspace, primeintellect, do, nebius, ssh, slurm, hyperbolic, seeweb, shadeform, yotta, mithril, verda, local, fluffycloud, docker, cloudflare, coreweave, vastdata or huggingface.`},
 	{"kubernetes: {ports: lodbalancer}", `1:21: kubernetes.ports should be loadbalancer, ingress or podip, not "lodbalancer"; did you mean "loadbalancer"?`},

@@ -16,7 +16,7 @@ func (c *Config) Value(path ...string) any { return c.inForce(path).Any() }
 func (c *Config) Text(path ...string) string { return asText(c.inForce(path)) }
 
 // Bool returns a boolean, false if there is none.
-func (c *Config) Bool(path ...string) bool { return asBool(c.inForce(path)) }
+func (c *Config) Bool(path ...string) bool { return c.inForce(path).IsTrue() }
 
 // Int returns a whole number, 0 if there is none.
 func (c *Config) Int(path ...string) int { return int(c.inForce(path).Number()) }
@@ -50,14 +50,6 @@ func asText(n *yaml11.Node) string {
 		return ""
 	}
 	return yaml11.NewScalar(n.Value).Text
-}
-
-func asBool(n *yaml11.Node) bool {
-	if n == nil {
-		return false
-	}
-	b, _ := n.Value.(bool)
-	return b
 }
 
 func asTexts(n *yaml11.Node) []string {

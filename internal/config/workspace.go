@@ -72,7 +72,7 @@ func (c *Config) Workspace(name string) (Workspace, bool) {
 	if n == nil {
 		return Workspace{Name: name}, name == DefaultWorkspace
 	}
-	return Workspace{name, asBool(n.Lookup("private")), asTexts(n.Lookup("allowed_users")), c.removed[name]}, true
+	return Workspace{name, n.Lookup("private").IsTrue(), asTexts(n.Lookup("allowed_users")), c.removed[name]}, true
 }
 
 // InWorkspace returns the configuration with another active workspace, which
@@ -115,7 +115,7 @@ func (c *Config) CloudUse(workspace, cloud string) (ok bool, why string) {
 	if why := c.withheld[cloud]; why != "" {
 		return false, why
 	}
-	if n := c.root.Find("workspaces", workspace, cloud, "disabled"); asBool(n) {
+	if n := c.root.Find("workspaces", workspace, cloud, "disabled"); n.IsTrue() {
 		return false, "it is disabled in the workspace " + workspace + " (" + originOf(n.Place).String() + ")"
 	}
 	return true, ""

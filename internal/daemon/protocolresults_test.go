@@ -272,8 +272,8 @@ func resultsOfClusters(t *testing.T, p *protocol) {
 		t.Fatal(err)
 	}
 	for _, r := range records {
-		if r.Name == "own" && (r.Credentials != nil || r.Handle.LaunchedResources["infra"] != "ssh/box" || r.Infra != "ssh (box)") {
-			t.Errorf("own machines: %v %v %s", r.Credentials, r.Handle.LaunchedResources, r.Infra)
+		if r.Name == "own" && (r.Credentials != nil || r.Handle.LaunchedResources.Infra != "ssh/box" || r.Infra != "ssh (box)") {
+			t.Errorf("own machines: %v %+v %s", r.Credentials, r.Handle.LaunchedResources, r.Infra)
 		}
 	}
 	c.refused(api.ErrClusterNotUp, "/queue", api.QueueBody{ClusterName: "here"})

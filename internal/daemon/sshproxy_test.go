@@ -37,7 +37,7 @@ func TestSSHThroughTheServer(t *testing.T) {
 	if err := w.d.store.Clusters().Create(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	credentials := func(who string) map[string]any {
+	credentials := func(who string) *api.Credentials {
 		t.Helper()
 		records, err := got[[]api.StatusRecord](w)(w.as(who).Status(t.Context(), api.StatusBody{ClusterNames: []string{"box"}}))
 		if err != nil || len(records) != 1 {
@@ -49,10 +49,12 @@ func TestSSHThroughTheServer(t *testing.T) {
 		t.Errorf("otto gets uma's key: %v", got)
 	}
 	cred := credentials("uma")
-	text, _ := cred["ssh_private_key_content"].(string)
-	signer, err := ssh.ParsePrivateKey([]byte(text))
+	if cred == nil {
+		t.Fatal("uma gets no key")
+	}
+	signer, err := ssh.ParsePrivateKey([]byte(cred.KeyContent))
 	if err != nil {
-		t.Fatalf("uma's credentials %v: %v", cred, err)
+		t.Fatalf("uma's credentials %+v: %v", cred, err)
 	}
 	if _, err := w.as("otto").SSH(t.Context(), "box", 0); err == nil || !strings.Contains(err.Error(), "belongs to uma") {
 		t.Errorf("otto connects: %v", err)

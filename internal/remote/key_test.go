@@ -98,11 +98,11 @@ func TestTheOwnersSSHIsToldHowToLogIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if account != "u" || said["ssh_user"] != "u" || said["ssh_control_name"] != "c-1" {
+	if account != "u" || said.User != "u" || said.ControlName != "c-1" {
 		t.Errorf("%v", said)
 	}
-	key, err := os.ReadFile(said["ssh_private_key"].(string))
-	if err != nil || said["ssh_private_key_content"] != string(key) {
+	key, err := os.ReadFile(said.PrivateKey)
+	if err != nil || said.KeyContent != string(key) {
 		t.Errorf("%v", err)
 	}
 	if _, err := ssh.ParsePrivateKey(key); err != nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/remote/sshserve"
@@ -48,11 +49,11 @@ func (r *Connector) SSHD(ctx context.Context, c *state.Cluster, n cloud.Node) (n
 // anyUser is the account that ssh names where the server speaks ssh itself; any would do.
 const anyUser = "sky"
 
-// Credentials are what an ssh of the cluster's owner logs in to its nodes with, in the
-// words of the protocol, and the account there; no credentials if its nodes have no sshd.
+// Credentials are what an ssh of the cluster's owner logs in to its nodes with, and the
+// account there; no credentials if its nodes have no sshd.
 // Keys that the machines' owner keeps are not sent: with those the user logs in as
 // always, and there are no credentials then, as clients expect a key in them.
-func (r *Connector) Credentials(c *state.Cluster) (credentials map[string]any, user string, err error) {
+func (r *Connector) Credentials(c *state.Cluster) (credentials *api.Credentials, user string, err error) {
 	if len(c.Nodes) == 0 || Agentless(c) {
 		return nil, "", nil
 	}
@@ -72,6 +73,5 @@ func (r *Connector) Credentials(c *state.Cluster) (credentials map[string]any, u
 	if err != nil {
 		return nil, "", err
 	}
-	return map[string]any{"ssh_user": t.User, "ssh_control_name": c.NameOnCloud,
-		"ssh_private_key": path, "ssh_private_key_content": string(key)}, t.User, nil
+	return &api.Credentials{User: t.User, ControlName: c.NameOnCloud, PrivateKey: path, KeyContent: string(key)}, t.User, nil
 }

@@ -38,6 +38,20 @@ func (s *Spec) Problems(n *yaml11.Node, o Options, path ...string) []Problem {
 	return c.problems
 }
 
+// Validate is the error of the problems that refuse a document: [yaml11.Errors], or nil.
+func (s *Spec) Validate(n *yaml11.Node) error {
+	var errs yaml11.Errors
+	for _, p := range s.Problems(n, Options{}) {
+		if p.Level >= slog.LevelError {
+			errs = append(errs, &yaml11.Error{Place: p.Place, Message: p.Text, Hint: p.Hint})
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs
+}
+
 // Dotted writes a path as people do; keys with dots or odd characters are quoted, list
 // positions are in brackets.
 func Dotted(path []string) string {
@@ -125,6 +139,9 @@ func (c *checker) value(n *yaml11.Node, s *Spec) {
 // Describe says in words what a value may be: "text or a list".
 func (s *Spec) Describe() string {
 	kinds := s.Kinds &^ yaml11.Null
+	if kinds&yaml11.Scalar == yaml11.Scalar { // taken as it is written
+		kinds &^= yaml11.Bool | yaml11.Number
+	}
 	if kinds == 0 {
 		kinds = s.Kinds
 	}

@@ -96,6 +96,36 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+func TestValidate(t *testing.T) {
+	s := Section("", New("name", Written("")), New("old", Text("").Instead("write name")), New("key", Written("").Hidden())).Opened()
+	for text, want := range map[string]string{
+		"name: 007\nkey:\nother: [1]\nold: a": "",
+		"name: [a]\nkey: {a: 1}":              "f:1:7: name should be text, not a list\nf:2:6: key should be text, not a map",
+	} {
+		n, err := (&yaml11.Source{Name: "f", Text: text}).ReadOne()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := s.Validate(n); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s\n got %s\nwant %s", text, got, want)
+		}
+		if name := n.TextAt("name"); want == "" && name != "007" {
+			t.Errorf("the name is %q", name)
+		}
+	}
+	n, _ := (&yaml11.Source{Text: "a: {b: 1}"}).ReadOne()
+	if err := Section("").Validate(n); err == nil || err.Error() != `1:1: unknown field "a" in the document` {
+		t.Error(err)
+	}
+	if err := everything().Validate(n); err == nil || !strings.HasPrefix(err.Error(), `1:1: unknown field "a" in a thing. Fields of a thing: below, `) {
+		t.Error(err)
+	}
+}
+
 func problems(t *testing.T, text string, o Options) string {
 	t.Helper()
 	docs, err := (&yaml11.Source{Text: text}).Read()

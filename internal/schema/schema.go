@@ -1,5 +1,5 @@
 // Package schema describes what may stand in a YAML document: the settings of a
-// configuration and the fields of a task. One description serves the check of a
+// configuration, the fields of a task, files of pools and of credentials. One description serves the check of a
 // document, the JSON Schema for editors, the reference documentation, defaults and
 // redaction.
 package schema
@@ -171,6 +171,10 @@ func List(doc string, items *Spec) *Spec       { return &Spec{Doc: doc, Kinds: L
 func Dict(doc string, values *Spec) *Spec      { return &Spec{Doc: doc, Kinds: MapKind, Others: values} }
 func Section(doc string, keys ...Key) *Spec    { return &Spec{Doc: doc, Kinds: MapKind, Keys: keys} }
 func Choice(doc string, words ...string) *Spec { return Text(doc).Words(words...) }
+
+// Written takes any scalar as it is written: 007 is a text. Its readers use
+// [yaml11.Node.TextAt].
+func Written(doc string) *Spec { return &Spec{Doc: doc, Kinds: ScalarKind | NullKind} }
 
 // Free takes anything, all the way down.
 var Free = func() *Spec {

@@ -177,6 +177,8 @@ var outcomes = sync.OnceValue(func() map[string]outcome {
 		"GET /debug/dump_download/{name}":    media(mediaZip, nil),
 		"POST /debug/dump_create":            gives[string](),
 		"POST /kubernetes_label_gpus":        gives[api.LabelResult](),
+		"POST /jobs/pool_apply":              gives[nothing](),
+		"POST /jobs/pool_down":               gives[nothing](),
 		"POST /jobs/pool_status":             gives[[]api.Service](),
 		"POST /jobs/pool_sync-down-logs":     gives[string](),
 		"GET /recipes":                       gives[[]api.Recipe](),

@@ -78,7 +78,7 @@ func TestHowRoutesAreDescribed(t *testing.T) {
 // TestResultsAreTyped: what a route answers has a type in api, but for what sky does
 // not have and what balancers of services exchange with the server (package balancerapi).
 func TestResultsAreTyped(t *testing.T) {
-	untyped := []string{"/status_kubernetes", "/slurm_gpu_availability", "/slurm_node_info", "/jobs/pool_apply", "/jobs/pool_down",
+	untyped := []string{"/status_kubernetes", "/slurm_gpu_availability", "/slurm_node_info",
 		"/dashboard_config", "/api/openapi.json", "/serve/balancer/table", "/serve/balancer/connect", "/serve/balancer/report"}
 	for _, r := range Routes() {
 		_, typed := outcomes()[r.Method+" "+r.Path]

@@ -119,7 +119,7 @@ func people(t testing.TB, roles map[string]string) func(*Deps) {
 
 func handle() *api.Handle {
 	return &api.Handle{ClusterName: "c", ClusterNameOnCloud: "c-1", LaunchedNodes: 1,
-		LaunchedResources: map[string]any{"infra": "aws/us-east-1", "instance_type": "m6i.large"},
+		LaunchedResources: &api.LaunchedResources{Infra: "aws/us-east-1", InstanceType: "m6i.large"},
 		StableIPs:         [][2]string{{"10.0.0.1", "1.2.3.4"}}, StableSSHPorts: []int{22}}
 }
 

@@ -20,7 +20,8 @@
 // The value of a scalar is nil, bool, int, *big.Int, float64, string or [Date]. Callers
 // that have no use for dates and numbers beyond an int, as configurations, read with
 // [Source.Simple]: dates stay texts then, and large numbers are floats. [Of] makes nodes
-// of Go values, [Node.Any] Go values of nodes, [Node.Decode] fills structs.
+// of Go values, [Node.Any] Go values of nodes. What a document may hold is described, and
+// checked, in package schema.
 //
 // # Writing
 //

@@ -152,6 +152,25 @@ func (n *Node) Find(path ...string) *Node {
 	return n
 }
 
+// TextAt returns the scalar under a path of keys as it is written; "" if there is none.
+func (n *Node) TextAt(path ...string) string {
+	if n = n.Find(path...); n == nil || !n.IsScalar() || n.IsNull() {
+		return ""
+	}
+	return n.Text
+}
+
+// List returns the items of the list under a key of a map; nil if there is none.
+func (n *Node) List(key string) []*Node {
+	if n = n.Lookup(key); n == nil {
+		return nil
+	}
+	return n.Items
+}
+
+// IsTrue reports whether n is the boolean true; nil is not.
+func (n *Node) IsTrue() bool { return n != nil && n.Value == true }
+
 // Key returns a key of a map itself, for its place; n if there is none.
 func (n *Node) Key(key string) *Node {
 	for i := range n.Entries {

@@ -42,7 +42,11 @@ func (e *Error) Error() string {
 	if b.Len() > 0 {
 		b.WriteByte(' ')
 	}
-	return b.String() + e.Message
+	b.WriteString(e.Message)
+	if e.Hint != "" {
+		b.WriteString(". " + strings.TrimSuffix(e.Hint, "."))
+	}
+	return b.String()
 }
 
 // Errors is everything that makes a text unreadable, in the order of the text.

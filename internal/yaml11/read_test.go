@@ -41,6 +41,7 @@ func TestPlacesOfErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: 1\nb: 2\na: 3":         "f:3:1: \"a\" appears twice here, first on line 1; remove one of them",
 		"é: [1":                    "f:1:4: the list that begins with [ on line 1 is not closed, or lacks a comma",
+		"a:\n\tb: 1":               "f:2:1: a tab stands where only spaces may. Indent with spaces",
 		"a: *x":                    "f:1:4: * refers to an anchor that this file does not have",
 		"x: {<<: 1}":               "f:1:9: << merges maps; this is the number 1",
 		"a: 1\n---\nb: 2\n":        "f:3:1: a second document begins here; there must be one",

@@ -14,8 +14,8 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/aws"
 	"github.com/skypilot-go/sky/internal/cloud/aws/awsfake"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
-	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // with is a provider with settings of the user's.
@@ -242,9 +242,7 @@ func TestCommandsForNewMachines(t *testing.T) {
 		Bootcmd [][]string `json:"bootcmd"`
 		Runcmd  []any      `json:"runcmd"`
 	}
-	if err := (&yaml11.Source{Text: fake.Machines()[0].UserData}).Unmarshal(&data); err != nil {
-		t.Fatal(err)
-	}
+	cloudtest.ReadYAML(t, fake.Machines()[0].UserData, &data)
 	if want := []any{`echo "a: b" >&2`, []any{"touch", "/tmp/x y"}}; !reflect.DeepEqual(data.Runcmd, want) || len(data.Bootcmd) != 1 || data.Bootcmd[0][2] != vm.QuietUpdates {
 		t.Errorf("%v, want %v; bootcmd %v", data.Runcmd, want, data.Bootcmd)
 	}

@@ -19,9 +19,9 @@ import (
 
 	"github.com/skypilot-go/sky/internal/azureauth"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
-	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // recorded answers calls with what Azure's reference shows: "METHOD path" to "status body",
@@ -427,8 +427,9 @@ func TestTheFirstBoot(t *testing.T) {
 		Boot  [][]string                                    `json:"bootcmd"`
 	}
 	text := customData("/subscriptions/s1/id", true)
-	if err := (&yaml11.Source{Text: text}).Unmarshal(&data); err != nil || len(data.Files) != 2 || len(data.Run) != 2 || len(data.Boot) != 1 || data.Boot[0][2] != vm.QuietUpdates {
-		t.Fatal(err, text)
+	cloudtest.ReadYAML(t, text, &data)
+	if len(data.Files) != 2 || len(data.Run) != 2 || len(data.Boot) != 1 || data.Boot[0][2] != vm.QuietUpdates {
+		t.Fatal(text)
 	}
 	if f := data.Files[0]; f.Path != "/usr/local/sbin/sky-off" || f.Permissions != "0755" || strings.Contains(f.Content, "@") && strings.Contains(f.Content, "@IDENTITY@") || data.Files[1].Content != offUnit {
 		t.Errorf("%+v", data.Files)
@@ -463,9 +464,7 @@ func TestAMachineThatGoesDownGivesItselfBack(t *testing.T) {
 			var data struct {
 				Files []struct{ Content string } `json:"write_files"`
 			}
-			if err := (&yaml11.Source{Text: customData("/subscriptions/s1/id", tt.alone)}).Unmarshal(&data); err != nil {
-				t.Fatal(err)
-			}
+			cloudtest.ReadYAML(t, customData("/subscriptions/s1/id", tt.alone), &data)
 			curl := `#!/bin/sh
 for a; do url=$a; done
 case $url in

@@ -2,6 +2,7 @@ package cloudtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // What tests of providers have besides the contract is tables: which answers mean what,
@@ -52,6 +54,23 @@ func States(t *testing.T, p cloud.Provider, spec cloud.LaunchSpec, lie func(id, 
 		case want != "" && (err != nil || len(found) != 1 || found[0].State != want):
 			t.Errorf("%q: %+v, %v; want %s", said, found, err, want)
 		}
+	}
+}
+
+// ReadYAML stores YAML in what out points to, by its json tags: what cloud-init, or another
+// program that is given a text, makes of it.
+func ReadYAML(t testing.TB, text string, out any) {
+	t.Helper()
+	n, err := (&yaml11.Source{Text: text}).ReadOne()
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	b, err := json.Marshal(n.Any())
+	if err == nil {
+		err = json.Unmarshal(b, out)
+	}
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/yaml11"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 )
 
 // withDisks is a launch of machines with further disks.
@@ -164,8 +164,9 @@ func TestMountingDisks(t *testing.T) {
 			}
 			whole := bootDisks([]cloud.Disk{{Path: "/at", Name: "d", ReadOnly: tt.readOnly}})
 			var boot struct{ Bootcmd [][]string }
-			if err := (&yaml11.Source{Text: whole}).Unmarshal(&boot); err != nil || !strings.HasPrefix(whole, "#cloud-config\n") || len(boot.Bootcmd) != 1 {
-				t.Fatalf("cloud-init does not read this: %v\n%s", err, whole)
+			cloudtest.ReadYAML(t, whole, &boot)
+			if !strings.HasPrefix(whole, "#cloud-config\n") || len(boot.Bootcmd) != 1 {
+				t.Fatalf("cloud-init does not read this:\n%s", whole)
 			}
 			args := boot.Bootcmd[0]
 			script := strings.NewReplacer("dev=/dev/disk/by-id/google-d", "dev="+dev, "at=/at", "at="+at).Replace(args[2])

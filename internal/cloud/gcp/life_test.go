@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/gcp/gcpfake"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
-	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // watch is a transport that notes what is called.
@@ -455,8 +455,9 @@ func documented(t *testing.T) (have []string) {
 		Title, Stage        string
 		IncludedPermissions []string `json:"includedPermissions"`
 	}
-	if err := (&yaml11.Source{Text: "title: sky\n" + block}).Unmarshal(&role); err != nil || role.Title == "" || role.Stage != "GA" {
-		t.Fatalf("the role cannot be pasted: %v\n%s", err, block)
+	cloudtest.ReadYAML(t, "title: sky\n"+block, &role)
+	if role.Title == "" || role.Stage != "GA" {
+		t.Fatalf("the role cannot be pasted:\n%s", block)
 	}
 	return role.IncludedPermissions
 }

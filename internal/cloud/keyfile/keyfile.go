@@ -267,10 +267,7 @@ func (f File) profile(values map[string]string) []byte {
 func valueAt(tree *yaml11.Node, path []string) string {
 	last := len(path) - 1
 	if path[last] != "*" {
-		if n := tree.Find(path...); n != nil && n.IsScalar() && !n.IsNull() {
-			return n.Text
-		}
-		return ""
+		return tree.TextAt(path...)
 	}
 	parent := tree.Find(path[:last]...)
 	if parent == nil || parent.Kind != yaml11.Map {

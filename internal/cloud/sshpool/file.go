@@ -16,6 +16,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/wholefile"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
@@ -46,14 +47,23 @@ func (f File) Pools() (map[string]map[string]any, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return pools, nil
 	}
+	var n *yaml11.Node
 	if err == nil {
-		err = (&yaml11.Source{Name: f.Path, Text: string(b)}).Unmarshal(&pools)
+		n, err = (&yaml11.Source{Name: f.Path, Text: string(b)}).ReadOne()
+	}
+	if err == nil && n != nil {
+		err = schema.Dict("", schema.Dict("", schema.Free).Or(schema.NullKind)).Validate(n)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the pools: %w", err)
 	}
-	for _, p := range pools {
+	if n == nil {
+		return pools, nil
+	}
+	for _, e := range n.Entries {
+		p, _ := e.Value.Any().(map[string]any)
 		passwords(p, func(in map[string]any) { in["password"] = hidden })
+		pools[e.Key.Text] = p
 	}
 	return pools, nil
 }
@@ -91,19 +101,16 @@ func (f File) Set(ctx context.Context, pools map[string]map[string]any) error {
 
 // keepPasswords puts the old passwords in the place of those that were hidden.
 func keepPasswords(next map[string]any, old *yaml11.Node) (err error) {
-	var was poolEntry
-	if old != nil && old.Decode(&was) != nil {
-		was = poolEntry{}
-	}
+	hosts := old.List("hosts")
 	passwords(next, func(in map[string]any) {
 		if in["password"] != hidden {
 			return
 		}
 		password := ""
 		if ip, ok := in["ip"]; !ok {
-			password = was.Password
-		} else if i := slices.IndexFunc(was.Hosts, func(h hostEntry) bool { return h.IP == ip }); i >= 0 {
-			password = was.Hosts[i].Password
+			password = old.TextAt("password")
+		} else if i := slices.IndexFunc(hosts, func(h *yaml11.Node) bool { return ipOf(h) == ip }); i >= 0 {
+			password = hosts[i].TextAt("password")
 		}
 		if password == "" {
 			err = errors.New("a password is hidden that is not on file; write it out")

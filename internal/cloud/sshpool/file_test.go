@@ -120,7 +120,7 @@ func TestPoolsThatCannotBeUsedChangeNothing(t *testing.T) {
 		"no hosts":       {map[string]any{"user": "x"}, "has no hosts"},
 		"nothing":        {nil, "has no hosts"},
 		"unknown key":    {map[string]any{"hosts": []any{"h"}, "usr": "x"}, "usr"},
-		"a bad port":     {map[string]any{"hosts": []any{map[string]any{"ip": "h", "port": 99999}}}, "99999 is no port"},
+		"a bad port":     {map[string]any{"hosts": []any{map[string]any{"ip": "h", "port": 99999}}}, "port should be from 0 to 65535, not 99999"},
 		"a host twice":   {map[string]any{"hosts": []any{"h", "h"}}, "twice"},
 		"no address":     {map[string]any{"hosts": []any{map[string]any{"user": "x"}}}, "no ip"},
 		"a bad internal": {map[string]any{"hosts": []any{map[string]any{"ip": "h", "internal_ip": "x"}}}, "no address"},

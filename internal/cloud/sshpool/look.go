@@ -1,6 +1,7 @@
 package sshpool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -83,10 +84,10 @@ func (s *seen) node(r held) cloud.Node {
 	n := cloud.Node{
 		ID: fmt.Sprintf("%s-%.8s", h.id(), r.record.Hash), Cluster: r.record.Cluster, Hash: r.record.Hash, Rank: r.record.Rank,
 		State: cloud.NodeRunning, Place: cloud.Place{Cloud: Name, Region: region(h.pool)},
-		InternalIP: or(h.internal, s.address), ExternalIP: h.reach.Host,
+		InternalIP: cmp.Or(h.internal, s.address), ExternalIP: h.reach.Host,
 		Reach: h.reach, Created: r.record.Created,
 	}
-	n.Reach.Home, n.Reach.RunAs = or(r.node, r.dir)+"/"+folder.Home, r.record.RunAs
+	n.Reach.Home, n.Reach.RunAs = cmp.Or(r.node, r.dir)+"/"+folder.Home, r.record.RunAs
 	if r.record.Owner != "" {
 		n.About = &cloud.About{UserID: r.record.Owner, UserName: r.record.OwnerName}
 	}

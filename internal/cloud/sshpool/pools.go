@@ -1,6 +1,7 @@
 package sshpool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 	"github.com/skypilot-go/sky/task"
 )
@@ -41,49 +43,27 @@ type host struct {
 
 func (h *host) id() string { return h.pool + "-" + h.name }
 
-// entry is what may be said about a host, or about all hosts of a pool.
-type entry struct {
-	IP           string `json:"ip"`
-	User         string `json:"user"`
-	Port         int    `json:"port"`
-	IdentityFile string `json:"identity_file"`
-	Password     string `json:"password"`
-	UseSSHConfig bool   `json:"use_ssh_config"`
-	ProxyJump    string `json:"proxy_jump"`
-	ProxyCommand string `json:"proxy_command"`
-	InternalIP   string `json:"internal_ip"`
-
-	RunAs    string            `json:"run_as"`
-	Accounts map[string]string `json:"accounts"`
-}
-
-// hostEntry is a host: a name alone, or more.
-type hostEntry struct{ entry }
-
-// DecodeYAML implements [yaml11.Decoder].
-func (h *hostEntry) DecodeYAML(n *yaml11.Node) error {
-	if n.IsNull() {
-		return nil
+// poolsFile is what the pools' file may hold.
+func poolsFile() *schema.Spec {
+	access := []schema.Key{ // of a host, or of all hosts of a pool
+		schema.New("user", schema.Written("The login.")),
+		schema.New("port", schema.Whole("Of the host's sshd.").Or(schema.NullKind).AtLeast(0).AtMost(65535)),
+		schema.New("identity_file", schema.Written("A private key.")),
+		schema.New("password", schema.Written("The login's, for ssh and sudo.").Hidden()),
+		schema.New("proxy_jump", schema.Written("Hosts on the way, as ssh -J has them.")),
+		schema.New("proxy_command", schema.Written("Connects to the host's sshd.")),
+		schema.New("run_as", schema.Written("Whose account clusters run as.")),
+		schema.New("accounts", schema.Dict("Accounts by the users' names.", schema.Written("An account.")).Or(schema.NullKind)),
 	}
-	if n.IsScalar() {
-		h.IP = n.Text
-		h.UseSSHConfig = true // a name may be one of ~/.ssh/config
-		return nil
-	}
-	return n.DecodeStrictly(&h.entry)
-}
-
-type poolEntry struct {
-	Hosts        []hostEntry `json:"hosts"`
-	User         string      `json:"user"`
-	Port         int         `json:"port"`
-	IdentityFile string      `json:"identity_file"`
-	Password     string      `json:"password"`
-	ProxyJump    string      `json:"proxy_jump"`
-	ProxyCommand string      `json:"proxy_command"`
-
-	RunAs    string            `json:"run_as"`
-	Accounts map[string]string `json:"accounts"`
+	host := schema.Section("A host: a name alone, or more.", append(slices.Clip(access),
+		schema.New("ip", schema.Written("Its address or name.")),
+		schema.New("use_ssh_config", schema.YesNo("Look the name up in ~/.ssh/config.", false).Or(schema.NullKind)),
+		schema.New("internal_ip", schema.Written("Its address for the other hosts.")))...)
+	pool := schema.Section("A pool.", append(slices.Clip(access),
+		schema.New("hosts", schema.List("", host.Or(schema.ScalarKind|schema.NullKind)).Or(schema.NullKind)))...)
+	pools := schema.Dict("", pool.Or(schema.NullKind))
+	pools.Title = "the file of pools"
+	return pools
 }
 
 // errNoPools means that there is no file, or nothing in it.
@@ -103,20 +83,23 @@ func load(file, home string) ([]*pool, error) {
 
 // parse reads what the pools' file says.
 func parse(b []byte, file, home string) ([]*pool, error) {
-	var raw map[string]poolEntry
 	n, err := (&yaml11.Source{Name: file, Text: string(b)}).ReadOne()
 	if err == nil && n != nil {
-		err = n.DecodeStrictly(&raw)
+		err = poolsFile().Validate(n)
 	}
 	if err != nil {
 		return nil, err
 	}
+	if n == nil {
+		return nil, errNoPools
+	}
 	var pools []*pool
-	for name, e := range raw {
+	for _, e := range n.Entries {
+		name := e.Key.Text
 		p := &pool{name: name}
 		seen := map[string]bool{}
-		for i, he := range e.Hosts {
-			h, err := newHost(name, e, he.entry, home)
+		for i, one := range e.Value.List("hosts") {
+			h, err := newHost(name, e.Value, one, home)
 			if err != nil {
 				return nil, fmt.Errorf("%s: host %d of pool %s: %w", file, i+1, name, err)
 			}
@@ -138,27 +121,26 @@ func parse(b []byte, file, home string) ([]*pool, error) {
 	return pools, nil
 }
 
+// ipOf is the address that a host is written with.
+func ipOf(host *yaml11.Node) string { return cmp.Or(host.TextAt(), host.TextAt("ip")) }
+
 // newHost merges what the host says with what its pool says.
-func newHost(name string, p poolEntry, e entry, home string) (*host, error) {
-	if e.IP == "" {
+func newHost(name string, pool, one *yaml11.Node, home string) (*host, error) {
+	ip := ipOf(one)
+	if ip == "" {
 		return nil, errors.New("it has no ip")
 	}
-	t := sshconn.Target{Host: e.IP, User: or(e.User, p.User), Port: e.Port}
-	if t.Port == 0 {
-		t.Port = p.Port
-	}
-	if t.Port < 0 || t.Port > 65535 {
-		return nil, fmt.Errorf("%d is no port", t.Port)
-	}
-	if key := or(e.IdentityFile, p.IdentityFile); key != "" {
+	text := func(key string) string { return cmp.Or(one.TextAt(key), pool.TextAt(key)) }
+	t := sshconn.Target{Host: ip, User: text("user"), Port: int(cmp.Or(one.Lookup("port").Number(), pool.Lookup("port").Number()))}
+	if key := text("identity_file"); key != "" {
 		if rest, ok := strings.CutPrefix(key, "~/"); ok {
 			key = filepath.Join(home, rest)
 		}
 		t.Identities = []string{key}
 	}
-	jump := or(e.ProxyJump, p.ProxyJump)
-	t.ProxyCommand = or(e.ProxyCommand, p.ProxyCommand)
-	if e.UseSSHConfig {
+	jump := text("proxy_jump")
+	t.ProxyCommand = text("proxy_command")
+	if one.IsScalar() || one.Lookup("use_ssh_config").IsTrue() { // a name may be one of ~/.ssh/config
 		var err error
 		if t, err = sshconn.Configured(t, home); err != nil {
 			return nil, err
@@ -167,16 +149,19 @@ func newHost(name string, p poolEntry, e entry, home string) (*host, error) {
 			jump = joinJumps(t.Jump)
 		}
 	}
-	h := &host{pool: name, name: e.IP, internal: e.InternalIP, Password: task.NewSecret(or(e.Password, p.Password))}
+	h := &host{pool: name, name: ip, internal: one.TextAt("internal_ip"), Password: task.NewSecret(text("password"))}
 	if h.internal != "" && net.ParseIP(h.internal) == nil {
 		return nil, fmt.Errorf("internal_ip: %q is no address", h.internal)
 	}
-	accounts := e.Accounts
-	if accounts == nil {
-		accounts = p.Accounts
+	var accounts map[string]string
+	if list := cmp.Or(one.Get("accounts"), pool.Get("accounts")); list != nil {
+		accounts = map[string]string{}
+		for _, e := range list.Entries {
+			accounts[e.Key.Text] = e.Value.TextAt()
+		}
 	}
 	var err error
-	if h.runAs, err = newRunAs(or(e.RunAs, p.RunAs), accounts); err != nil {
+	if h.runAs, err = newRunAs(text("run_as"), accounts); err != nil {
 		return nil, err
 	}
 	h.reach = cloud.Reach{
@@ -220,14 +205,7 @@ func loginName() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username
 	}
-	return or(os.Getenv("USER"), "root")
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
+	return cmp.Or(os.Getenv("USER"), "root")
 }
 
 // Passwords finds the password on file for a machine of a pool.

@@ -10,6 +10,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/keyfile"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -22,11 +23,18 @@ const Path = ".vsphere/credential.yaml"
 
 // account is a vCenter in the file of credentials.
 type account struct {
-	Name     string                  `json:"name"`
-	User     string                  `json:"username"`
-	Password string                  `json:"password"`
-	Skip     bool                    `json:"skip_verification"`
-	Clusters []struct{ Name string } `json:"clusters"` // none: all
+	Name, User, Password string
+	Skip                 bool     // the certificate is not verified
+	Clusters             []string // none: all
+}
+
+// file is what the file of credentials may hold; other programs have keys of their own in it.
+func file() *schema.Spec {
+	name := schema.New("name", schema.Written(""))
+	vcenter := schema.Section("", name, schema.New("username", schema.Written("")), schema.New("password", schema.Written("")),
+		schema.New("skip_verification", schema.YesNo("", false).Or(schema.NullKind)),
+		schema.New("clusters", schema.List("", schema.Section("", name).Opened()).Or(schema.NullKind)))
+	return schema.Section("", schema.New("vcenters", schema.List("", vcenter.Opened()).Or(schema.NullKind))).Opened()
 }
 
 // Credentials is the file of accounts in a home folder; "": the user's.
@@ -44,20 +52,37 @@ func Accounts(from keyfile.File) (all []account, stamp string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	var file struct{ Vcenters []account }
-	err = (&yaml11.Source{Text: keys["vcenters"]}).Unmarshal(&file)
+	all, err = read(keys["vcenters"])
 	switch {
 	case err != nil: // which may quote a secret
 		err = errors.New("it is not the YAML that it should be")
-	case len(file.Vcenters) == 0:
+	case len(all) == 0:
 		err = errors.New("it has no vcenters")
-	case slices.ContainsFunc(file.Vcenters, func(a account) bool { return a.Name == "" || a.User == "" || a.Password == "" }):
+	case slices.ContainsFunc(all, func(a account) bool { return a.Name == "" || a.User == "" || a.Password == "" }):
 		err = errors.New("a vCenter lacks its name, username or password")
 	}
 	if err != nil {
 		return nil, "", &cloud.AuthError{Cloud: Name, Fix: from.Fix, Err: fmt.Errorf("~/%s: %w", Path, err)}
 	}
-	return file.Vcenters, from.Stamp(keys), nil
+	return all, from.Stamp(keys), nil
+}
+
+func read(text string) (all []account, err error) {
+	n, err := (&yaml11.Source{Text: text}).ReadOne()
+	if err != nil || n == nil {
+		return nil, err
+	}
+	if err := file().Validate(n); err != nil {
+		return nil, err
+	}
+	for _, v := range n.List("vcenters") {
+		a := account{Name: v.TextAt("name"), User: v.TextAt("username"), Password: v.TextAt("password"), Skip: v.Lookup("skip_verification").IsTrue()}
+		for _, c := range v.List("clusters") {
+			a.Clusters = append(a.Clusters, c.TextAt("name"))
+		}
+		all = append(all, a)
+	}
+	return all, nil
 }
 
 // New is the client of a vCenter. It does no I/O.

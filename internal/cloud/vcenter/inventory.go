@@ -119,7 +119,7 @@ func (v *VCenter) Look(ctx context.Context) (Inventory, error) {
 	taken := map[string]bool{}
 	for _, o := range all {
 		name := o.Text("name")
-		if !strings.HasSuffix(o.Kind, "ComputeResource") || len(v.Clusters) > 0 && !slices.ContainsFunc(v.Clusters, func(c struct{ Name string }) bool { return c.Name == name }) {
+		if !strings.HasSuffix(o.Kind, "ComputeResource") || len(v.Clusters) > 0 && !slices.Contains(v.Clusters, name) {
 			continue
 		}
 		if taken[name] {

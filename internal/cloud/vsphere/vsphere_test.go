@@ -457,7 +457,8 @@ func TestSessions(t *testing.T) {
 func TestCredentials(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"nothing": {"", "is not there"}, "empty": {"x: 1\n", "no vcenters"}, "no YAML": {"{", "not the YAML"}, "a list": {"- a\n", "not the YAML"}, "no password": {"vcenters:\n- name: a\n  username: b\n", "lacks its name, username or password"},
-		"wrong password": {strings.Replace(vspherefake.Credentials, vspherefake.Password, "wrong", 1), "InvalidLogin"}, "good": {vspherefake.Credentials, ""},
+		"no list of clusters": {vspherefake.Credentials + "  clusters: one\n", "not the YAML"},
+		"wrong password":      {strings.Replace(vspherefake.Credentials, vspherefake.Password, "wrong", 1), "InvalidLogin"}, "good": {vspherefake.Credentials, ""},
 		"two": {vspherefake.Credentials + "- name: other\n  username: " + vspherefake.User + "\n  password: wrong\n", ""},
 	} {
 		fake := vspherefake.New()

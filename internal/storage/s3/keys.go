@@ -194,17 +194,15 @@ func readIBM() (Keys, error) {
 	if err != nil {
 		return Keys{}, err
 	}
-	var c struct {
-		AccessKey string `json:"access_key_id"`
-		SecretKey string `json:"secret_access_key"`
-	}
-	if err := (&yaml11.Source{Text: string(text)}).Unmarshal(&c); err != nil {
+	n, err := (&yaml11.Source{Text: string(text)}).ReadOne()
+	if err != nil {
 		return Keys{}, fmt.Errorf("%s is not valid YAML", file) // the error may quote a secret
 	}
-	if c.AccessKey == "" || c.SecretKey == "" {
+	k := Keys{AccessKey: n.TextAt("access_key_id"), SecretKey: n.TextAt("secret_access_key")}
+	if k.AccessKey == "" || k.SecretKey == "" {
 		return Keys{}, fmt.Errorf("%s has no access_key_id and secret_access_key", file)
 	}
-	return Keys{AccessKey: c.AccessKey, SecretKey: c.SecretKey}, nil
+	return k, nil
 }
 
 func atHome(name string) string {
