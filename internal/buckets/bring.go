@@ -133,13 +133,13 @@ func (b *bringing) failed(rank, n int, err error) error {
 		what = b.names[n]
 	}
 	e := &api.Error{Type: api.ErrRuntime, Err: err, Message: fmt.Sprintf("Copying %s failed on %s of cluster %q: %v", what, remote.NodeName(rank), b.cluster.Name, err),
-		Hint: "The cluster stays up, and so does what was copied: the same launch goes on from there."}
+		Hint: "What was copied stays: the same launch goes on from there."}
 	if said, ok := errors.AsType[*nodeError](err); ok {
 		switch said.event.Fault {
 		case nodestorage.FaultMissing, nodestorage.FaultDenied, nodestorage.FaultCredentials:
 			e.Type = api.ErrStorageGet
 		case nodestorage.FaultSpace:
-			e.Hint = fmt.Sprintf("The cluster stays up. Make room on it (sky ssh %s) and run this again.", b.cluster.Name)
+			e.Hint = fmt.Sprintf("Make room on it (sky ssh %s) and run this again.", b.cluster.Name)
 		}
 	}
 	return e

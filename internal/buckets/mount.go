@@ -182,7 +182,7 @@ func (m *Manager) pushTo(ctx context.Context, cl *state.Cluster, rank int, wante
 // notMounted is why a node does not mount a bucket, for people.
 func notMounted(cl *state.Cluster, rank int, err error) error {
 	e := &api.Error{Type: api.ErrRuntime, Err: err, Message: fmt.Sprintf("A bucket could not be mounted on %s of cluster %q: %v", remote.NodeName(rank), cl.Name, err),
-		Hint: "The cluster stays up: the same launch tries it again. If you do not need it, give it back: sky down " + cl.Name}
+		Hint: "The same launch tries it again."}
 	said, ok := errors.AsType[*agentapi.Error](err)
 	if !ok {
 		return e
@@ -190,7 +190,7 @@ func notMounted(cl *state.Cluster, rank int, err error) error {
 	switch said.Code {
 	case agentapi.CodeNoFUSE:
 		e.Type = api.ErrNotSupported
-		e.Hint = "Mounting needs /dev/fuse and the right to mount on the node. Write mode: COPY in the task, and launch it again; the cluster stays up (sky down " + cl.Name + " gives it back)."
+		e.Hint = "Mounting needs /dev/fuse and the right to mount on the node. Write mode: COPY in the task, and launch it again."
 	case agentapi.CodeInUse:
 		e.Hint = "What uses the mount has to end first: sky queue " + cl.Name + " lists jobs, sky cancel ends them."
 	case agentapi.CodeBucket:

@@ -76,22 +76,30 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 		return nil, err
 	}
 	job := &submission{x: x, call: call, cluster: c, task: t, setup: !body.NoSetup && !(body.Fast && l.found), held: held}
-	if err := job.check(); err != nil {
+	if err := l.prepare(ctx, job); err != nil {
+		if ctx.Err() != nil || held != nil {
+			return nil, err
+		}
 		return nil, giveBack(c, err)
 	}
-	if err := l.holdBuckets(ctx, c); err != nil {
-		return nil, err
+	return job.submit(ctx)
+}
+
+// prepare makes the cluster ready for the job. Where it fails the cluster stays up.
+func (l *launch) prepare(ctx context.Context, job *submission) error {
+	if err := job.check(); err != nil {
+		return err
 	}
-	if err := l.giveCredentials(ctx, c); err != nil {
-		return nil, err
+	if err := l.holdBuckets(ctx, job.cluster); err != nil {
+		return err
+	}
+	if err := l.giveCredentials(ctx, job.cluster); err != nil {
+		return err
 	}
 	if err := job.syncFiles(ctx, true); err != nil {
-		return nil, err
+		return err
 	}
-	if err := trace.Do(ctx, "set autostop", func(ctx context.Context) error { return l.autostop(ctx, c) }); err != nil {
-		return nil, err
-	}
-	return job.submit(ctx)
+	return trace.Do(ctx, "set autostop", func(ctx context.Context) error { return l.autostop(ctx, job.cluster) })
 }
 
 // launch is one run of the launch request.
@@ -108,7 +116,7 @@ type launch struct {
 	clone   *cloud.DiskImage // the disk that the machines start with a copy of; nil: none
 }
 
-// giveBack adds to an error that is about the task how to get rid of the cluster.
+// giveBack adds to an error behind which a cluster stays up how to get rid of it.
 func giveBack(c *state.Cluster, err error) error {
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		e.Hint = strings.TrimSpace(e.Hint + " " + staysUp(c))

@@ -216,7 +216,7 @@ func (s *submission) syncError(o filesync.Options, err error) error {
 	if errors.As(err, &full) {
 		return &api.Error{Type: api.ErrRuntime, Err: err,
 			Message: fmt.Sprintf("The disk of cluster %q is full: %v", s.cluster.Name, err),
-			Hint:    fmt.Sprintf("The cluster stays up. Make room on it (sky ssh %s) and run this again.", s.cluster.Name)}
+			Hint:    fmt.Sprintf("Make room on it (sky ssh %s) and run this again.", s.cluster.Name)}
 	}
 	return upload.Error(o.Src, err)
 }

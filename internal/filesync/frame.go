@@ -137,6 +137,14 @@ func cutError(err error) error {
 	return err
 }
 
+// Warm makes what all syncs of a process share; otherwise the first sync does. Tests in
+// virtual time need it made before their bubbles (testing/synctest), which keep to
+// themselves what is made inside of them.
+func Warm() {
+	zstdWriter().EncodeAll(nil, nil)
+	zstdReader()
+}
+
 var zstdWriter = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(512<<10), zstd.WithEncoderCRC(false))
 	if err != nil {

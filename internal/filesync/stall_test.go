@@ -16,8 +16,7 @@ import (
 func TestNothingMoves(t *testing.T) {
 	src := t.TempDir()
 	write(t, src, map[string]string{"f": "1"})
-	zstdWriter() // made outside of the bubble
-	zstdReader()
+	Warm()
 	t.Run("the receiver is silent", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := net.Pipe()

@@ -54,26 +54,25 @@ func (m *memory) Dial(ctx context.Context, n cloud.Node, _ string) (net.Conn, er
 		return nil, errors.New("connection refused")
 	}
 	conn, err := m.nodes[n.Rank].Dial(ctx)
-	return &breaking{Conn: conn, m: m, left: limit}, err
+	if err != nil {
+		return nil, err
+	}
+	conn = &counted{conn, &m.sent}
+	if limit > 0 {
+		conn = agenttest.CutAfter(conn, limit, func() error { conn.Close(); return syscall.ECONNRESET })
+	}
+	return conn, nil
 }
 
-// breaking is a connection that breaks after some bytes.
-type breaking struct {
+// counted is a connection whose bytes are counted.
+type counted struct {
 	net.Conn
-	m    *memory
-	left int64
+	sent *atomic.Int64
 }
 
-func (b *breaking) Write(p []byte) (int, error) {
-	if b.left >= 0 && b.left < int64(len(p)) {
-		b.Close()
-		return 0, syscall.ECONNRESET
-	}
-	n, err := b.Conn.Write(p)
-	if b.left >= 0 {
-		b.left -= int64(n)
-	}
-	b.m.sent.Add(int64(n))
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.sent.Add(int64(n))
 	return n, err
 }
 
@@ -210,7 +209,7 @@ func TestASyncToNoNodesIsAnError(t *testing.T) {
 func TestOnlyBrokenConnectionsAreTriedAgain(t *testing.T) {
 	for err, want := range map[error]bool{
 		&brokenConn{errors.New("x")}: true, &NodeError{Err: &brokenConn{errors.New("x")}}: true,
-		&net.OpError{Op: "read", Err: errors.New("x")}: true,
+		&net.OpError{Op: "read", Err: errors.New("x")}: true, &filesync.StalledError{}: true,
 		io.EOF: true, io.ErrUnexpectedEOF: true, io.ErrClosedPipe: true, net.ErrClosed: true, os.ErrDeadlineExceeded: true,
 		syscall.ECONNRESET: true, syscall.EPIPE: true,
 		syscall.ENOSPC: false, os.ErrPermission: false, context.Canceled: false, &filesync.ConflictError{}: false,

@@ -1,9 +1,9 @@
 package server
 
 import (
+	"context"
+	"io"
 	"net/http"
-
-	"github.com/coder/websocket"
 )
 
 // balancers answers load balancers of services that run beside the server.
@@ -27,26 +27,10 @@ func (s *Server) connectReplica(w http.ResponseWriter, r *http.Request) {
 	if service == "" {
 		problems = append(problems, problem{Type: "missing", Loc: []any{"query", "service"}, Message: "service is required"})
 	}
-	if problems != nil {
-		failProblems(w, problems)
-		return
-	}
-	if s.Replica == nil {
-		s.notYet(w, r)
-		return
-	}
-	if needsSocket(w, r) {
-		return
-	}
-	ctx, cancel := s.running(r)
-	defer cancel()
-	conn, err := s.Replica(ctx, service, replica)
-	if err != nil {
-		fail(w, http.StatusBadGateway, err.Error())
-		return
-	}
-	// A client that does not read for long holds up the answers to pings, too.
-	s.tunnel(ctx, cancel, w, r, conn, keepOpen, func(c *websocket.Conn) (out, in func() error) {
-		return func() error { return toSocket(ctx, c, conn) }, func() error { return fromSocket(ctx, c, conn) }
+	s.tunnel(w, r, tunnel{
+		problems: problems, lacking: s.Replica == nil,
+		open:    func(ctx context.Context) (io.ReadWriteCloser, error) { return s.Replica(ctx, service, replica) },
+		refused: http.StatusBadGateway,
+		out:     toSocket, in: fromSocket, ping: keepOpen,
 	})
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 
 	"github.com/coder/websocket"
@@ -25,35 +24,20 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request) {
 	if q == nil && (!given || port < 1 || port > 1<<16-1) {
 		problems = append(problems, problem{Type: "value_error", Loc: []any{"query", "port"}, Message: "port must be a number from 1 to 65535"})
 	}
-	if problems != nil {
-		failProblems(w, problems)
-		return
-	}
 	if host == "" {
 		host = "localhost"
 	}
-	if s.Forward == nil {
-		s.notYet(w, r)
-		return
-	}
-	if needsSocket(w, r) {
-		return
-	}
-	ctx, cancel := s.running(r)
-	defer cancel()
-	far, err := s.Forward(ctx, cluster, node, host, port)
-	if err != nil {
-		s.failed(w, r, err)
-		return
-	}
-	// A client that does not read for long holds up the answers to pings, too.
-	s.tunnel(ctx, cancel, w, r, far, keepOpen, func(c *websocket.Conn) (out, in func() error) {
-		return func() error { return toSocket(ctx, c, far) }, func() error { return fromForward(ctx, c, far) }
+	s.tunnel(w, r, tunnel{
+		problems: problems, lacking: s.Forward == nil,
+		open: func(ctx context.Context) (io.ReadWriteCloser, error) {
+			return s.Forward(ctx, cluster, node, host, port)
+		},
+		out: toSocket, in: fromForward, ping: keepOpen,
 	})
 }
 
 // fromForward is fromSocket for a client that may send an empty message, its last.
-func fromForward(ctx context.Context, c *websocket.Conn, far net.Conn) error {
+func fromForward(ctx context.Context, c *websocket.Conn, far io.Writer) error {
 	for {
 		_, r, err := c.Reader(ctx)
 		if err != nil {

@@ -45,27 +45,10 @@ func shellQuery(r *http.Request) (cluster string, q agentapi.ShellQuery, problem
 // message is a piece of the stream, cut anywhere.
 func (s *Server) shell(w http.ResponseWriter, r *http.Request) {
 	cluster, q, problems := shellQuery(r)
-	if problems != nil {
-		failProblems(w, problems)
-		return
-	}
-	if s.Shell == nil {
-		s.notYet(w, r)
-		return
-	}
-	if needsSocket(w, r) {
-		return
-	}
-	ctx, cancel := s.running(r)
-	defer cancel()
-	remote, err := s.Shell(ctx, cluster, q)
-	if err != nil {
-		s.failed(w, r, err)
-		return
-	}
-	defer remote.Close()
-	s.tunnel(ctx, cancel, w, r, remote, pinging, func(c *websocket.Conn) (out, in func() error) {
-		return func() error { return toSocket(ctx, c, remote) }, func() error { return fromSocket(ctx, c, remote) }
+	s.tunnel(w, r, tunnel{
+		problems: problems, lacking: s.Shell == nil,
+		open: func(ctx context.Context) (io.ReadWriteCloser, error) { return s.Shell(ctx, cluster, q) },
+		out:  toSocket, in: fromSocket, ping: pinging,
 	})
 }
 
@@ -81,10 +64,43 @@ func needsSocket(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// tunnel accepts the websocket and carries bytes both ways until either side
-// ends; then it closes both. ping sees to it that silence does not last.
-func (s *Server) tunnel(ctx context.Context, cancel context.CancelFunc, w http.ResponseWriter, r *http.Request, remote io.Closer, ping func(context.Context, *websocket.Conn) error,
-	carry func(*websocket.Conn) (out, in func() error)) {
+// tunnel is where the websocket of a route leads.
+type tunnel struct {
+	problems []problem // of the query
+	lacking  bool      // this server cannot open such a thing
+	open     func(context.Context) (io.ReadWriteCloser, error)
+	refused  int // the status if it cannot be opened; 0: that of the error
+
+	out  func(context.Context, *websocket.Conn, io.Reader) error // carries what the other side says
+	in   func(context.Context, *websocket.Conn, io.Writer) error // carries what the client says
+	ping func(context.Context, *websocket.Conn) error            // sees to it that silence does not last
+}
+
+// tunnel opens what is at the other side, accepts the websocket and carries bytes both
+// ways until either side ends; then it closes both.
+func (s *Server) tunnel(w http.ResponseWriter, r *http.Request, to tunnel) {
+	if len(to.problems) > 0 {
+		failProblems(w, to.problems)
+		return
+	}
+	if to.lacking {
+		s.notYet(w, r)
+		return
+	}
+	if needsSocket(w, r) {
+		return
+	}
+	ctx, cancel := s.running(r)
+	defer cancel()
+	remote, err := to.open(ctx)
+	if err != nil {
+		if to.refused != 0 {
+			fail(w, to.refused, err.Error())
+		} else {
+			s.failed(w, r, err)
+		}
+		return
+	}
 	defer remote.Close()
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
@@ -92,11 +108,10 @@ func (s *Server) tunnel(ctx context.Context, cancel context.CancelFunc, w http.R
 	}
 	defer c.CloseNow()
 	c.SetReadLimit(shellMessage)
-	out, in := carry(c)
 	ended := make(chan error, 3)
-	go func() { ended <- out() }()
-	go func() { ended <- in() }()
-	go func() { ended <- ping(ctx, c) }()
+	go func() { ended <- to.out(ctx, c, remote) }()
+	go func() { ended <- to.in(ctx, c, remote) }()
+	go func() { ended <- to.ping(ctx, c) }()
 	if first := <-ended; errors.Is(first, io.EOF) {
 		_ = c.Close(websocket.StatusNormalClosure, "")
 	}
@@ -154,7 +169,8 @@ func pinging(ctx context.Context, c *websocket.Conn) error {
 }
 
 // keepOpen sends pings, for proxies that close silent connections. Whether the other end
-// is there TCP finds out.
+// is there TCP finds out: a client that does not read for long holds up its answers to
+// pings, too.
 func keepOpen(ctx context.Context, c *websocket.Conn) error {
 	for {
 		select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/coder/websocket"
 )
@@ -28,30 +29,15 @@ func (s *Server) sshProxy(w http.ResponseWriter, r *http.Request) {
 	}
 	node, _, p := queryInt(v, "worker")
 	version, _, q := queryInt(v, "client_version")
-	if problems = append(append(problems, p...), q...); problems != nil {
-		failProblems(w, problems)
-		return
+	to := tunnel{
+		problems: slices.Concat(problems, p, q), lacking: s.SSHD == nil,
+		open: func(ctx context.Context) (io.ReadWriteCloser, error) { return s.SSHD(ctx, cluster, node) },
+		out:  toFrames, in: fromFrames, ping: pinging,
 	}
-	if s.SSHD == nil {
-		s.notYet(w, r)
-		return
+	if version <= framedSSH {
+		to.out, to.in = toSocket, fromSocket
 	}
-	if needsSocket(w, r) {
-		return
-	}
-	ctx, cancel := s.running(r)
-	defer cancel()
-	sshd, err := s.SSHD(ctx, cluster, node)
-	if err != nil {
-		s.failed(w, r, err)
-		return
-	}
-	s.tunnel(ctx, cancel, w, r, sshd, pinging, func(c *websocket.Conn) (out, in func() error) {
-		if version <= framedSSH {
-			return func() error { return toSocket(ctx, c, sshd) }, func() error { return fromSocket(ctx, c, sshd) }
-		}
-		return func() error { return toFrames(ctx, c, sshd) }, func() error { return fromFrames(ctx, c, sshd) }
-	})
+	s.tunnel(w, r, to)
 }
 
 // toFrames sends what the sshd says.

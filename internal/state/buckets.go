@@ -7,10 +7,10 @@ import (
 )
 
 // Buckets is the store of buckets.
-type Buckets struct{ s *Store }
+type Buckets struct{ named[Bucket] }
 
 // Buckets is the store of buckets.
-func (s *Store) Buckets() *Buckets { return &Buckets{s} }
+func (s *Store) Buckets() *Buckets { return &Buckets{named[Bucket]{s, bucketTable}} }
 
 // BucketFilter selects buckets; zero fields select all.
 type BucketFilter struct {
@@ -20,13 +20,9 @@ type BucketFilter struct {
 	Stages    []BucketStage
 }
 
-var (
-	bucketColumns = columns{"name", "hash", "version", "stage", "status", "user_hash", "user_name", "workspace", "store", "account", "region", "endpoint",
-		"sub_path", "managed", "persistent", "config", "problem", "launched_at", "last_use"}
-	selectBuckets = "SELECT " + bucketColumns.of("b") + " FROM buckets b "
-	insertBucket  = "INSERT INTO buckets (" + bucketColumns.list() + ") VALUES (" + bucketColumns.marks() + ") ON CONFLICT DO NOTHING"
-	updateBucket  = "UPDATE buckets SET " + bucketColumns.set() + " WHERE name = ? AND hash = ? AND version = ?"
-)
+var bucketTable = newTable("buckets", "hash", columns{"name", "hash", "version", "stage", "status", "user_hash", "user_name", "workspace", "store", "account", "region", "endpoint",
+	"sub_path", "managed", "persistent", "config", "problem", "launched_at", "last_use"},
+	bucketFields, func(b *Bucket) (name, incarnation string, version *int64) { return b.Name, b.Hash, &b.Version })
 
 func bucketFields(b *Bucket) []any {
 	return []any{text(&b.Name), text(&b.Hash), number(&b.Version), text(&b.Stage), text(&b.Status), text(&b.UserHash), text(&b.UserName), text(&b.Workspace),
@@ -37,65 +33,18 @@ func bucketFields(b *Bucket) []any {
 // Create writes a new bucket with Version 1, and who needs it; [ErrConflict] if the name
 // is taken.
 func (t *Buckets) Create(ctx context.Context, b *Bucket, by ...Holder) error {
-	row := *b
-	row.Version = 1
-	err := t.s.createOnce(ctx, func(s *session) error {
-		if err := changed(s.exec(insertBucket, bucketFields(&row)...)); err != nil {
-			return err
-		}
-		return holdBucket(s, row.Hash, by)
-	})
-	if err == nil {
-		b.Version = 1
-	}
-	return err
-}
-
-// Get is the bucket of that name, or [ErrNotFound].
-func (t *Buckets) Get(ctx context.Context, name string) (*Bucket, error) {
-	b := new(Bucket)
-	if err := t.s.read(ctx).one(bucketFields(b), selectBuckets+"WHERE b.name = ?", name); err != nil {
-		return nil, t.s.explain(err)
-	}
-	return b, nil
+	return t.createWith(ctx, b, func(s *session, b *Bucket) error { return holdBucket(s, b.Hash, by) })
 }
 
 // List is the buckets that the filter selects, by name.
 func (t *Buckets) List(ctx context.Context, f BucketFilter) ([]*Bucket, error) {
 	var w where
-	w.anyOf(t.s.db.d, "b.name", f.Names)
-	w.equal("b.workspace", f.Workspace)
-	within(&w, "b.workspace", f.Scope)
-	in(&w, "b.stage", f.Stages)
-	list, err := all(t.s.read(ctx).varying(), bucketFields, selectBuckets+w.String()+" ORDER BY b.name", w.args...)
+	w.anyOf(t.s.db.d, "name", f.Names)
+	w.equal("workspace", f.Workspace)
+	within(&w, "workspace", f.Scope)
+	in(&w, "stage", f.Stages)
+	list, err := all(t.s.read(ctx).varying(), t.fields, t.find+w.String()+" ORDER BY name", w.args...)
 	return list, t.s.explain(err)
-}
-
-// Save writes the bucket if its Version is still what is stored, and increments it in
-// place; else [ErrConflict].
-func (t *Buckets) Save(ctx context.Context, b *Bucket) error {
-	row := *b
-	row.Version++
-	err := t.s.write(ctx, func(s *session) error {
-		return changed(s.exec(updateBucket, append(bucketFields(&row), b.Name, b.Hash, b.Version)...))
-	})
-	if err == nil {
-		b.Version = row.Version
-	}
-	return err
-}
-
-// Update reads the bucket, lets f change it and saves it, again and again until nobody
-// interfered. An error of f ends it and is returned. [ErrNotFound] if that incarnation of
-// the name is gone.
-func (t *Buckets) Update(ctx context.Context, name, hash string, f func(*Bucket) error) (*Bucket, error) {
-	return update(func() (*Bucket, error) {
-		b, err := t.Get(ctx, name)
-		if err == nil && b.Hash != hash {
-			err = ErrNotFound
-		}
-		return b, err
-	}, f, func(b *Bucket) error { return t.Save(ctx, b) })
 }
 
 // Delete removes one incarnation of a bucket; one that is gone is success.
@@ -104,7 +53,7 @@ func (t *Buckets) Delete(ctx context.Context, name, hash string) error {
 		if _, err := s.exec("DELETE FROM bucket_holders WHERE bucket_hash = ?", hash); err != nil {
 			return err
 		}
-		_, err := s.exec("DELETE FROM buckets WHERE name = ? AND hash = ?", name, hash)
+		_, err := s.exec(t.remove, name, hash)
 		return err
 	})
 }

@@ -5,10 +5,10 @@ import (
 )
 
 // Volumes is the store of volumes.
-type Volumes struct{ s *Store }
+type Volumes struct{ named[Volume] }
 
 // Volumes is the store of volumes.
-func (s *Store) Volumes() *Volumes { return &Volumes{s} }
+func (s *Store) Volumes() *Volumes { return &Volumes{named[Volume]{s, volumeTable}} }
 
 // VolumeFilter selects volumes; zero fields select all.
 type VolumeFilter struct {
@@ -20,13 +20,9 @@ type VolumeFilter struct {
 	Limit     int // 0: no limit
 }
 
-var (
-	volumeColumns = columns{"name", "hash", "version", "stage", "user_hash", "user_name", "workspace",
-		"asked", "spec", "seen", "problem", "cluster_hash", "launched_at", "last_attached_at", "last_use", "creation_yaml"}
-	selectVolumes = "SELECT " + volumeColumns.of("v") + " FROM volumes v "
-	insertVolume  = "INSERT INTO volumes (" + volumeColumns.list() + ") VALUES (" + volumeColumns.marks() + ") ON CONFLICT DO NOTHING"
-	updateVolume  = "UPDATE volumes SET " + volumeColumns.set() + " WHERE name = ? AND hash = ? AND version = ?"
-)
+var volumeTable = newTable("volumes", "hash", columns{"name", "hash", "version", "stage", "user_hash", "user_name", "workspace",
+	"asked", "spec", "seen", "problem", "cluster_hash", "launched_at", "last_attached_at", "last_use", "creation_yaml"},
+	volumeFields, func(v *Volume) (name, incarnation string, version *int64) { return v.Name, v.Hash, &v.Version })
 
 func volumeFields(v *Volume) []any {
 	return []any{text(&v.Name), text(&v.Hash), number(&v.Version), text(&v.Stage), text(&v.UserHash), text(&v.UserName), text(&v.Workspace),
@@ -34,64 +30,17 @@ func volumeFields(v *Volume) []any {
 		instant(&v.LaunchedAt), instant(&v.LastAttachedAt), text(&v.LastUse), text(&v.CreationYAML)}
 }
 
-// Create writes a new volume with Version 1; [ErrConflict] if the name is taken.
-func (t *Volumes) Create(ctx context.Context, v *Volume) error {
-	row := *v
-	row.Version = 1
-	err := t.s.createOnce(ctx, func(s *session) error { return changed(s.exec(insertVolume, volumeFields(&row)...)) })
-	if err == nil {
-		v.Version = 1
-	}
-	return err
-}
-
-// Get is the volume of that name, or [ErrNotFound].
-func (t *Volumes) Get(ctx context.Context, name string) (*Volume, error) {
-	v := new(Volume)
-	if err := t.s.read(ctx).one(volumeFields(v), selectVolumes+"WHERE v.name = ?", name); err != nil {
-		return nil, t.s.explain(err)
-	}
-	return v, nil
-}
-
 // List is the volumes that the filter selects, by name.
 func (t *Volumes) List(ctx context.Context, f VolumeFilter) ([]*Volume, error) {
 	var w where
-	w.anyOf(t.s.db.d, "v.name", f.Names)
-	w.equal("v.workspace", f.Workspace)
-	w.equal("v.user_hash", f.UserHash)
-	within(&w, "v.workspace", f.Scope)
-	in(&w, "v.stage", f.Stages)
-	q, args := page(selectVolumes+w.String()+" ORDER BY v.name", w.args, f.Limit, 0)
-	list, err := all(t.s.read(ctx).varying(), volumeFields, q, args...)
+	w.anyOf(t.s.db.d, "name", f.Names)
+	w.equal("workspace", f.Workspace)
+	w.equal("user_hash", f.UserHash)
+	within(&w, "workspace", f.Scope)
+	in(&w, "stage", f.Stages)
+	q, args := page(t.find+w.String()+" ORDER BY name", w.args, f.Limit, 0)
+	list, err := all(t.s.read(ctx).varying(), t.fields, q, args...)
 	return list, t.s.explain(err)
-}
-
-// Save writes the volume if its Version is still what is stored, and increments
-// it in place; else [ErrConflict].
-func (t *Volumes) Save(ctx context.Context, v *Volume) error {
-	row := *v
-	row.Version++
-	err := t.s.write(ctx, func(s *session) error {
-		return changed(s.exec(updateVolume, append(volumeFields(&row), v.Name, v.Hash, v.Version)...))
-	})
-	if err == nil {
-		v.Version = row.Version
-	}
-	return err
-}
-
-// Update reads the volume, lets f change it and saves it, again and again until
-// nobody interfered. An error of f ends it and is returned. [ErrNotFound] if that
-// incarnation of the name is gone.
-func (t *Volumes) Update(ctx context.Context, name, hash string, f func(*Volume) error) (*Volume, error) {
-	return update(func() (*Volume, error) {
-		v, err := t.Get(ctx, name)
-		if err == nil && v.Hash != hash {
-			err = ErrNotFound
-		}
-		return v, err
-	}, f, func(v *Volume) error { return t.Save(ctx, v) })
 }
 
 // BeginDelete notes that an incarnation of a volume is about to go, from when on
@@ -117,14 +66,6 @@ func (t *Volumes) BeginDelete(ctx context.Context, name, hash string) (*Volume, 
 	})
 }
 
-// Delete removes one incarnation of a volume; one that is gone is success.
-func (t *Volumes) Delete(ctx context.Context, name, hash string) error {
-	return t.s.writeAgain(ctx, func(s *session) error {
-		_, err := s.exec("DELETE FROM volumes WHERE name = ? AND hash = ?", name, hash)
-		return err
-	})
-}
-
 // Holders are the clusters that hold volumes, in order of their names; without
 // names, of all volumes.
 func (t *Volumes) Holders(ctx context.Context, names ...string) ([]VolumeHolder, error) {
@@ -139,9 +80,9 @@ func (t *Volumes) Holders(ctx context.Context, names ...string) ([]VolumeHolder,
 func (t *Volumes) Mounts(ctx context.Context, clusterHash string) ([]VolumeMount, error) {
 	fields := func(m *VolumeMount) []any {
 		m.Volume = new(Volume)
-		return append([]any{text(&m.Path), text(&m.SubPath)}, volumeFields(m.Volume)...)
+		return append([]any{text(&m.Path), text(&m.SubPath)}, t.fields(m.Volume)...)
 	}
-	list, err := all(t.s.read(ctx), fields, "SELECT m.path, m.sub_path, "+volumeColumns.of("v")+
+	list, err := all(t.s.read(ctx), fields, "SELECT m.path, m.sub_path, "+t.columns.of("v")+
 		" FROM volume_mounts m JOIN volumes v ON v.name = m.volume WHERE m.cluster_hash = ? ORDER BY m.path", clusterHash)
 	return values(list), t.s.explain(err)
 }
@@ -163,7 +104,7 @@ func hold(s *session, c *Cluster, mounts []NewVolumeMount) error {
 		if m.Own != nil {
 			row := *m.Own
 			name, row.Version, row.ClusterHash = row.Name, 1, c.Hash
-			if n, err := s.exec(insertVolume, volumeFields(&row)...); err != nil {
+			if n, err := s.exec(volumeTable.insert, volumeFields(&row)...); err != nil {
 				return err
 			} else if n == 0 {
 				return &VolumeNotThereError{name}

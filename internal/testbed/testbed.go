@@ -37,6 +37,7 @@ import (
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/failpoint"
+	"github.com/skypilot-go/sky/internal/filesync"
 	"github.com/skypilot-go/sky/internal/pki"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/remote"
@@ -45,6 +46,8 @@ import (
 	"github.com/skypilot-go/sky/internal/upload"
 	"github.com/skypilot-go/sky/internal/volumes"
 )
+
+func init() { filesync.Warm() } // before there is a bubble
 
 // Bed is an installation with its cloud.
 type Bed struct {
@@ -56,6 +59,9 @@ type Bed struct {
 	// Reaching is called when a server is about to start the agent of an instance;
 	// nil: nothing is.
 	Reaching func(id string)
+	// Dialed is called with each connection that a server makes to an instance's agent,
+	// and returns the one that the server uses; nil: it is used as it is.
+	Dialed func(s *Server, id string, conn net.Conn) net.Conn
 
 	dir string
 
@@ -391,8 +397,11 @@ func (t transport) Dial(ctx context.Context, n cloud.Node, _ string) (net.Conn, 
 		return nil, err
 	}
 	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
 	t.s.conns = append(t.s.conns, conn)
+	t.s.mu.Unlock()
+	if f := t.s.bed.Dialed; f != nil {
+		conn = f(t.s, n.ID, conn)
+	}
 	return conn, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,12 +18,50 @@ func newPipe() (net.Conn, net.Conn) {
 	return &end{in: a, out: b}, &end{in: b, out: a}
 }
 
+// Lose cuts the network between the ends of a connection that [Node.Dial] made:
+// nothing arrives any more, and neither end learns of it, not even that the other
+// one closes.
+func Lose(conn net.Conn) {
+	e := conn.(*end)
+	for _, s := range []*stream{e.in, e.out} {
+		s.mu.Lock()
+		s.lost, s.data = true, nil
+		s.change.Broadcast()
+		s.mu.Unlock()
+	}
+}
+
+// CutAfter returns conn with a fault: before the first write that exceeds a total of
+// limit bytes it calls fault. If that returns an error, the write fails with it.
+func CutAfter(conn net.Conn, limit int64, fault func() error) net.Conn {
+	return &faulty{Conn: conn, left: limit, fault: fault}
+}
+
+// faulty is a connection with one writer.
+type faulty struct {
+	net.Conn
+	left  int64
+	fault func() error // nil: it has happened
+}
+
+func (f *faulty) Write(p []byte) (int, error) {
+	if f.left -= int64(len(p)); f.left < 0 && f.fault != nil {
+		fault := f.fault
+		f.fault = nil
+		if err := fault(); err != nil {
+			return 0, err
+		}
+	}
+	return f.Conn.Write(p)
+}
+
 // stream is one direction.
 type stream struct {
 	mu       sync.Mutex
 	change   *sync.Cond
 	data     []byte
 	closed   bool // nothing more comes, or nobody reads any more
+	lost     bool // what is written does not arrive
 	deadline time.Time
 	alarm    *time.Timer
 }
@@ -36,7 +75,13 @@ func newStream() *stream {
 	return s
 }
 
-type end struct{ in, out *stream }
+type end struct {
+	in, out *stream
+	closed  atomic.Bool // by its owner
+}
+
+// over reports whether the end knows that a stream has been closed.
+func (e *end) over(s *stream) bool { return s.closed && !s.lost || e.closed.Load() }
 
 func (e *end) Read(p []byte) (int, error) {
 	s := e.in
@@ -44,7 +89,7 @@ func (e *end) Read(p []byte) (int, error) {
 	defer s.mu.Unlock()
 	for len(s.data) == 0 {
 		switch {
-		case s.closed:
+		case e.over(s):
 			return 0, io.EOF
 		case s.late():
 			return 0, os.ErrDeadlineExceeded
@@ -62,8 +107,11 @@ func (e *end) Write(p []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(p) > 0 {
-		if s.closed {
+		switch {
+		case e.over(s):
 			return n, io.ErrClosedPipe
+		case s.lost:
+			return n + len(p), nil
 		}
 		if room := window - len(s.data); room > 0 {
 			k := min(room, len(p))
@@ -77,6 +125,7 @@ func (e *end) Write(p []byte) (n int, err error) {
 }
 
 func (e *end) Close() error {
+	e.closed.Store(true)
 	for _, s := range []*stream{e.in, e.out} {
 		s.mu.Lock()
 		s.closed = true

@@ -238,7 +238,7 @@ func TestReadSettings(t *testing.T) {
 	if g := named(s.SecurityGroups, "dev"); g != "sg-rest" {
 		t.Error(g)
 	}
-	if s.proxy("us-east-1") == "" || s.proxy("us-west-2") != "" || named(s.Profiles, "x") != "my-role" {
+	if s.ProxyCommand.In("us-east-1") == "" || s.ProxyCommand.In("us-west-2") != "" || named(s.Profiles, "x") != "my-role" {
 		t.Errorf("%+v", s)
 	}
 	if s := ReadSettings(map[string]any{"remote_identity": "NO_UPLOAD"}); !s.NoIdentity {

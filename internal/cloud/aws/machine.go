@@ -130,7 +130,7 @@ func (p *Provider) machine(region string, i types.Instance) vm.Machine {
 // reach is the way to a machine by the settings of this moment.
 func (p *Provider) reach(m vm.Machine) cloud.Reach {
 	s := p.o.Settings()
-	r := cloud.Reach{Method: "ssh", Host: m.PublicIP, Port: 22, User: s.user(), ProxyCommand: s.proxy(m.Region), Machine: cloud.MachinePowerOff}
+	r := cloud.Reach{Method: "ssh", Host: m.PublicIP, Port: 22, User: s.user(), ProxyCommand: s.ProxyCommand.In(m.Region), Machine: cloud.MachinePowerOff}
 	if s.InternalIPs || m.PublicIP == "" {
 		r.Host = m.PrivateIP
 	}

@@ -2,7 +2,6 @@ package aws
 
 import (
 	"cmp"
-	"fmt"
 	"path"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -19,7 +18,7 @@ type Settings struct {
 	Prioritize     bool     // reserved capacity is used before anything else
 	UseSSM         bool     // machines are reached through Systems Manager
 	InternalIPs    bool     // machines get no public address and are reached at their private one
-	ProxyCommand   map[string]string
+	ProxyCommand   vm.Regional
 	User           string // to log in as; "": ubuntu
 	EncryptDisks   bool
 	Labels         map[string]string
@@ -42,24 +41,11 @@ func ReadSettings(section map[string]any) Settings {
 		Profile: text("profile"), VPC: text("vpc_name"), Subnets: vm.Texts(section["subnet_names"]), User: text("ssh_user"),
 		InternalIPs: yes("use_internal_ips"), EncryptDisks: yes("disk_encrypted"), WithoutAgents: yes("without_agents"),
 		Reservations: vm.Texts(section["specific_reservations"]), Prioritize: yes("prioritize_reservations"), UseSSM: yes("use_ssm"),
-		SecurityGroups: rules(section["security_group_name"]), ProxyCommand: map[string]string{}, Labels: map[string]string{},
+		SecurityGroups: rules(section["security_group_name"]), ProxyCommand: vm.ReadRegional(section["ssh_proxy_command"]), Labels: vm.Labels(section["labels"]),
 	}
 	s.FirstRun, _ = section["post_provision_runcmd"].([]any)
 	if names := vm.Texts(section["vpc_names"]); s.VPC == "" && len(names) > 0 {
 		s.VPC = names[0]
-	}
-	switch v := section["ssh_proxy_command"].(type) {
-	case string:
-		s.ProxyCommand[""] = v
-	case map[string]any:
-		for region, c := range v {
-			s.ProxyCommand[region], _ = c.(string)
-		}
-	}
-	if labels, ok := section["labels"].(map[string]any); ok {
-		for k, v := range labels {
-			s.Labels[k] = fmt.Sprint(v)
-		}
 	}
 	switch v := text("remote_identity"); v {
 	case "", "LOCAL_CREDENTIALS", "SERVICE_ACCOUNT":
@@ -115,12 +101,4 @@ func named(rules []GroupRule, cluster string) string {
 		}
 	}
 	return ""
-}
-
-// proxy is the command through which the machines of a region are reached.
-func (s *Settings) proxy(region string) string {
-	if c, ok := s.ProxyCommand[region]; ok {
-		return c
-	}
-	return s.ProxyCommand[""]
 }

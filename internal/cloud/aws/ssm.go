@@ -17,7 +17,7 @@ import (
 const ssmPolicy = "AmazonSSMManagedInstanceCore"
 
 // throughSSM reports that the machines of a region are reached in this way.
-func (s *Settings) throughSSM(region string) bool { return s.UseSSM && s.proxy(region) == "" }
+func (s *Settings) throughSSM(region string) bool { return s.UseSSM && s.ProxyCommand.In(region) == "" }
 
 // ssmCommand is the ProxyCommand to an instance.
 func ssmCommand(profile, region, id string) string {

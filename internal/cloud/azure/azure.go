@@ -192,12 +192,7 @@ func (s settings) proxy(region string) string {
 
 // labels are the installation's and the task's, which count more.
 func (s settings) labels(spec cloud.LaunchSpec) map[string]string {
-	all := map[string]string{}
-	if labels, ok := s["labels"].(map[string]any); ok {
-		for k, v := range labels {
-			all[k] = fmt.Sprint(v)
-		}
-	}
+	all := vm.Labels(s["labels"])
 	for k, v := range spec.Labels {
 		all[k] = v
 	}

@@ -210,7 +210,7 @@ func (d driver) machine(i instance) vm.Machine {
 // reach is the way to a machine by the settings of this moment.
 func (d driver) reach(m vm.Machine) cloud.Reach {
 	s := d.o.Settings()
-	r := cloud.Reach{Method: "ssh", Host: m.PublicIP, Port: 22, User: user, ProxyCommand: s.proxy(m.Region), Machine: cloud.MachineMarksEnd}
+	r := cloud.Reach{Method: "ssh", Host: m.PublicIP, Port: 22, User: user, ProxyCommand: s.ProxyCommand.In(m.Region), Machine: cloud.MachineMarksEnd}
 	if s.InternalIPs || m.PublicIP == "" {
 		r.Host = m.PrivateIP
 	}

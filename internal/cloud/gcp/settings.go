@@ -15,7 +15,7 @@ type Settings struct {
 	Subnets      []string
 	InternalIPs  bool // machines get no public address
 	ExternalIPs  bool // they get one whatever InternalIPs says, and are reached at the private one
-	ProxyCommand map[string]string
+	ProxyCommand vm.Regional
 	GVNIC        bool
 	GPUDirect    bool
 	Placement    string // "compact" or nothing
@@ -35,23 +35,10 @@ func ReadSettings(section map[string]any) Settings {
 		Project: text("project_id"), VPC: text("vpc_name"), Subnets: vm.Texts(section["subnet_names"]), InternalIPs: yes("use_internal_ips"),
 		ExternalIPs: yes("force_enable_external_ips"), GVNIC: yes("enable_gvnic"), GPUDirect: yes("enable_gpu_direct"), Placement: text("placement_policy"),
 		Reservations: vm.Texts(section["specific_reservations"]), NoIdentity: strings.EqualFold(text("remote_identity"), "NO_UPLOAD"),
-		ProxyCommand: map[string]string{}, Labels: map[string]string{},
+		ProxyCommand: vm.ReadRegional(section["ssh_proxy_command"]), Labels: vm.Labels(section["labels"]),
 	}
 	if group, ok := section["managed_instance_group"].(map[string]any); ok {
 		s.RunSeconds, s.WaitSeconds = whole(group["run_duration"], -1), whole(group["provision_timeout"], 900)
-	}
-	switch v := section["ssh_proxy_command"].(type) {
-	case string:
-		s.ProxyCommand[""] = v
-	case map[string]any:
-		for region, c := range v {
-			s.ProxyCommand[region], _ = c.(string)
-		}
-	}
-	if labels, ok := section["labels"].(map[string]any); ok {
-		for k, v := range labels {
-			s.Labels[k] = fmt.Sprint(v)
-		}
 	}
 	return s
 }
@@ -89,14 +76,6 @@ func (p *Provider) sameProject(spec cloud.LaunchSpec) error {
 	}
 	return &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("gcp.project_id is %q here and %q for the installation, and one server uses one project at a time; "+
 		"run a server of its own for the other project", want, have)}
-}
-
-// proxy is the command through which the machines of a region are reached.
-func (s Settings) proxy(region string) string {
-	if c, ok := s.ProxyCommand[region]; ok {
-		return c
-	}
-	return s.ProxyCommand[""]
 }
 
 // external reports whether machines get public addresses.

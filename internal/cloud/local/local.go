@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 	"github.com/skypilot-go/sky/internal/proc"
 )
 
@@ -272,7 +273,7 @@ func (p *Provider) remove(ctx context.Context, name string, id cloud.ClusterID) 
 	if err != nil || trash == "" {
 		return err
 	}
-	return removeTree(trash)
+	return mountpoints.RemoveAll(trash)
 }
 
 // discard renames a folder to where it is rubbish, "" if it has nodes that are
@@ -307,7 +308,7 @@ const trashPrefix = ".removed-"
 func (p *Provider) emptyTrash() {
 	left, _ := filepath.Glob(filepath.Join(p.root, trashPrefix+"*"))
 	for _, dir := range left {
-		removeTree(dir)
+		mountpoints.RemoveAll(dir)
 	}
 }
 

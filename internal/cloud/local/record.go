@@ -4,16 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
@@ -119,24 +116,4 @@ func usable(ip string) bool {
 	}
 	l.Close()
 	return true
-}
-
-// removeTree removes a folder even when something in it lacks the permissions
-// that removing needs. Buckets that are mounted there are unmounted first: what is in them
-// stays.
-func removeTree(dir string) error {
-	if err := mountpoints.DetachBelow(dir); err != nil {
-		return err
-	}
-	err := os.RemoveAll(dir)
-	if err == nil || !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 	"github.com/skypilot-go/sky/internal/proc"
 )
 
@@ -43,7 +44,7 @@ func (s *Self) Terminate(ctx context.Context) error {
 	if err := s.endOthers(ctx); err != nil {
 		return err
 	}
-	if err := removeTree(s.dir); err != nil {
+	if err := mountpoints.RemoveAll(s.dir); err != nil {
 		return err
 	}
 	os.Remove(filepath.Dir(s.dir)) // fails while other nodes are there

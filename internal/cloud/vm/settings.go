@@ -1,21 +1,48 @@
 package vm
 
 import (
+	"fmt"
 	"maps"
 	"path"
 	"slices"
 )
 
-// ByRegion is the text that a setting has for a region: one for all, or a map.
-func ByRegion(setting any, region string) string {
+// Regional is a text by region; that of "" is for all that are not named.
+type Regional map[string]string
+
+// ReadRegional reads a setting that is one text for all regions, or a map.
+func ReadRegional(setting any) Regional {
+	all := Regional{}
 	switch v := setting.(type) {
 	case string:
-		return v
+		all[""] = v
 	case map[string]any:
-		text, _ := v[region].(string)
+		for region, text := range v {
+			all[region], _ = text.(string)
+		}
+	}
+	return all
+}
+
+// In is the text for a region; "": there is none.
+func (r Regional) In(region string) string {
+	if text, ok := r[region]; ok {
 		return text
 	}
-	return ""
+	return r[""]
+}
+
+// ByRegion is the text that a setting has for a region.
+func ByRegion(setting any, region string) string { return ReadRegional(setting).In(region) }
+
+// Labels are those of a setting that is a map. What is no text, such as a number, becomes one.
+func Labels(setting any) map[string]string {
+	all := map[string]string{}
+	labels, _ := setting.(map[string]any)
+	for k, v := range labels {
+		all[k] = fmt.Sprint(v)
+	}
+	return all
 }
 
 // ByCluster is the text that a setting has for a cluster: one for all, or a list of

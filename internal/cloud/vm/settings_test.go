@@ -8,6 +8,7 @@ func TestSettingsByRegionAndCluster(t *testing.T) {
 		region, want string
 	}{
 		{nil, "r", ""}, {"ssh x", "r", "ssh x"}, {map[string]any{"r": "one", "s": nil}, "r", "one"}, {map[string]any{"r": "one", "s": nil}, "s", ""}, {7, "r", ""},
+		{map[string]any{"": "rest", "s": "one"}, "r", "rest"}, {map[string]any{"": "rest", "s": "one"}, "s", "one"}, {map[string]any{"": "rest", "s": nil}, "s", ""},
 	} {
 		if got := ByRegion(tt.setting, tt.region); got != tt.want {
 			t.Errorf("%v in %s: %q, want %q", tt.setting, tt.region, got, tt.want)
@@ -23,6 +24,17 @@ func TestSettingsByRegionAndCluster(t *testing.T) {
 		if got := ByCluster(tt.setting, tt.cluster); got != tt.want {
 			t.Errorf("%v of %s: %q, want %q", tt.setting, tt.cluster, got, tt.want)
 		}
+	}
+}
+
+func TestLabelsAreTexts(t *testing.T) {
+	for _, none := range []any{nil, "text", map[string]any{}} {
+		if got := Labels(none); got == nil || len(got) > 0 {
+			t.Errorf("%v: %v", none, got)
+		}
+	}
+	if got := Labels(map[string]any{"team": "vision", "floor": 3}); len(got) != 2 || got["team"] != "vision" || got["floor"] != "3" {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -67,7 +67,7 @@ func (n Node) Terminate(ctx context.Context) error {
 	}
 	for _, e := range entries {
 		if e.Name() != Leaving {
-			if err := removeTree(filepath.Join(n.Dir, e.Name())); err != nil {
+			if err := mountpoints.RemoveAll(filepath.Join(n.Dir, e.Name())); err != nil {
 				return err
 			}
 		}
@@ -107,24 +107,4 @@ func lock(ctx context.Context, f *os.File) error {
 func sameFile(path string, f fs.FileInfo) bool {
 	st, err := os.Stat(path)
 	return err == nil && f != nil && os.SameFile(st, f)
-}
-
-// removeTree removes a folder even when something in it lacks the permissions
-// that removing needs. Buckets that are mounted there are unmounted first: what is in them
-// stays.
-func removeTree(dir string) error {
-	if err := mountpoints.DetachBelow(dir); err != nil {
-		return err
-	}
-	err := os.RemoveAll(dir)
-	if err == nil || !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
 }
