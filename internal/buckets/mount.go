@@ -201,11 +201,11 @@ func notMounted(cl *state.Cluster, rank int, err error) error {
 
 // Remount mounts again what a cluster mounts that was switched on.
 func (m *Manager) Remount(ctx context.Context, cl *state.Cluster) error {
-	wanted, err := m.withCredentials(ctx, cl)
-	if err != nil || len(wanted) == 0 {
-		return err
+	wanted, missing := m.withCredentials(ctx, cl) // a bucket that is gone does not keep the others away
+	if len(wanted) == 0 {
+		return missing
 	}
-	return m.push(ctx, cl, wanted)
+	return errors.Join(m.push(ctx, cl, wanted), missing)
 }
 
 // withCredentials is what a cluster mounts, with credentials that hold now. With an error, it

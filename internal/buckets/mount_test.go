@@ -1,7 +1,10 @@
 package buckets
 
 import (
+	"context"
+	"errors"
 	"io"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,6 +13,9 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/pki"
+	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/storage"
 	"github.com/skypilot-go/sky/task"
@@ -131,6 +137,27 @@ func TestCredentialsOfTheOtherMounts(t *testing.T) {
 	if err == nil || len(got) != 1 || got[0].Spec.Path != "/b" || got[0].Credentials.AccessKey != "ID" {
 		t.Errorf("%+v, %v", got, err)
 	}
+	var lost noWay
+	b.Remote = remote.New(remote.Options{Transports: map[string]remote.Transport{"none": &lost}})
+	certs, err := pki.NewAuthority("h")
+	b.must(err)
+	cl.Certs = state.Seal(certs)
+	cl.Hash, cl.Nodes = "h", []cloud.Node{{Reach: cloud.Reach{Method: "none", Agent: "192.0.2.1:1"}}}
+	if err := b.Remount(t.Context(), cl); err == nil || !strings.Contains(err.Error(), "nothing://mine-0") || lost == 0 {
+		t.Errorf("mounted again with %d calls: %v", lost, err)
+	}
+}
+
+// noWay leads to no node, and counts who tried.
+type noWay int
+
+func (*noWay) Start(context.Context, *state.Cluster, cloud.Node) (string, error) {
+	return "", errors.New("no way")
+}
+
+func (n *noWay) Dial(context.Context, cloud.Node, string) (net.Conn, error) {
+	*n++
+	return nil, errors.New("no way")
 }
 
 // What is mounted needs no source, and writing is tried before anything is rented.
