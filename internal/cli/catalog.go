@@ -31,10 +31,7 @@ func (a *app) catalogStatusCommand() *cobra.Command {
 				return err
 			}
 			req, err := c.CatalogStatus(ctx)
-			if err != nil {
-				return err
-			}
-			lists, err := wait(ctx, a, req)
+			lists, err := wait(ctx, a, req, err)
 			if err != nil {
 				return err
 			}
@@ -58,10 +55,7 @@ func (a *app) catalogRefreshCommand() *cobra.Command {
 				return err
 			}
 			req, err := c.RefreshCatalog(ctx, clouds)
-			if err != nil {
-				return err
-			}
-			lists, err := wait(ctx, a, req)
+			lists, err := wait(ctx, a, req, err)
 			if err != nil {
 				return err
 			}

@@ -40,10 +40,7 @@ func (a *app) checkCommand() *cobra.Command {
 				body.Workspace = &workspace
 			}
 			req, err := c.Check(ctx, body)
-			if err != nil {
-				return err
-			}
-			enabled, err := wait(ctx, a, req)
+			enabled, err := wait(ctx, a, req, err)
 			if err != nil {
 				return err
 			}

@@ -39,10 +39,7 @@ func (a *app) costReportCommand() *cobra.Command {
 				return err
 			}
 			req, err := c.CostReport(ctx, api.CostReportBody{Days: days})
-			if err != nil {
-				return err
-			}
-			records, err := wait(ctx, a, req)
+			records, err := wait(ctx, a, req, err)
 			if err != nil {
 				return err
 			}

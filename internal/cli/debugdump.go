@@ -59,7 +59,7 @@ func (a *app) debugDumpCommand() *cobra.Command {
 				a.t.Println("Request submitted with ID: " + req.ID())
 				return nil
 			}
-			remote, err := wait(ctx, a, req)
+			remote, err := wait(ctx, a, req, nil)
 			if err != nil {
 				return err
 			}

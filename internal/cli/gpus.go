@@ -227,10 +227,7 @@ func (a *app) gpusLabelCommand() *cobra.Command {
 				return err
 			}
 			req, err := c.LabelGPUs(ctx, optional(kubeContext), cleanup, !async)
-			if err != nil {
-				return err
-			}
-			res, err := wait(ctx, a, req)
+			res, err := wait(ctx, a, req, err)
 			if err != nil {
 				return err
 			}

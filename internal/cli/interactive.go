@@ -186,10 +186,7 @@ func (a *app) idleAfter(ctx context.Context, c *sky.Client, o launchOptions) err
 		minutes = max(-1, *o.minutes)
 	}
 	req, err := c.Autostop(ctx, api.AutostopBody{ClusterName: o.cluster, IdleMinutes: minutes, Down: o.down})
-	if err != nil {
-		return err
-	}
-	_, err = wait(ctx, a, req)
+	_, err = wait(ctx, a, req, err)
 	return err
 }
 

@@ -83,10 +83,7 @@ func (a *app) jobsSyncDown(ctx context.Context, b api.JobsLogsBody) error {
 		return err
 	}
 	req, err := c.DownloadJobLogs(ctx, api.JobsDownloadLogsBody{Name: b.Name, JobID: b.JobID, Refresh: b.Refresh, Controller: b.Controller, LocalDir: "~/sky_logs"})
-	if err != nil {
-		return err
-	}
-	dirs, err := wait(ctx, a, req)
+	dirs, err := wait(ctx, a, req, err)
 	if err != nil {
 		return err
 	}

@@ -219,10 +219,7 @@ func (a *app) jobsCancel(ctx context.Context, args []string, o jobsCancelOptions
 		Name: optional(o.name), JobIDs: ids, All: o.all, AllUsers: o.allUsers, Pool: optional(o.pool),
 		Graceful: o.grace.on, GracefulTimeout: o.grace.timeout,
 	})
-	if err != nil {
-		return err
-	}
-	_, err = wait(ctx, a, req)
+	_, err = wait(ctx, a, req, err)
 	return err
 }
 

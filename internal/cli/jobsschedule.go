@@ -132,10 +132,7 @@ func (a *app) scheduleCancelCommand() *cobra.Command {
 				}
 			}
 			req, err := c.EndJobSchedules(ctx, api.JobsEndSchedulesBody{ScheduleIDs: ids, Name: optional(name), All: all, AllUsers: allUsers})
-			if err != nil {
-				return err
-			}
-			_, err = wait(ctx, a, req)
+			_, err = wait(ctx, a, req, err)
 			return err
 		},
 	})

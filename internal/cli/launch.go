@@ -251,10 +251,7 @@ func (a *app) mayLaunch(ctx context.Context, c *sky.Client, body api.DagBody, na
 func (a *app) showPlan(ctx context.Context, c *sky.Client, body api.DagBody) (*api.Plan, error) {
 	body.WantPlan, body.Columns = true, a.t.Columns()
 	req, err := c.Optimize(ctx, body)
-	if err != nil {
-		return nil, err
-	}
-	return wait(ctx, a, req)
+	return wait(ctx, a, req, err)
 }
 
 // launchQuestion is what to ask before launching on a cluster; "" is nothing.

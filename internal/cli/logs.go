@@ -231,10 +231,7 @@ func (a *app) jobStatus(ctx context.Context, c *sky.Client, cluster string, ids 
 // syncDown downloads the logs of jobs (ids may be patterns; none: the latest).
 func (a *app) syncDown(ctx context.Context, c *sky.Client, cluster string, ids []string) error {
 	req, err := c.DownloadLogs(ctx, api.DownloadLogsBody{ClusterName: cluster, JobIDs: ids})
-	if err != nil {
-		return err
-	}
-	dirs, err := wait(ctx, a, req)
+	dirs, err := wait(ctx, a, req, err)
 	if err != nil {
 		return err
 	}

@@ -161,10 +161,7 @@ func (a *app) partLogsCommand(p partLogs) *cobra.Command {
 
 // saveLogs downloads the folder that a request gathers.
 func (a *app) saveLogs(ctx context.Context, c *sky.Client, req *sky.Request[string], err error, what string) error {
-	if err != nil {
-		return err
-	}
-	dir, err := wait(ctx, a, req)
+	dir, err := wait(ctx, a, req, err)
 	if err != nil {
 		return err
 	}

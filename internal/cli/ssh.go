@@ -172,7 +172,7 @@ func (a *app) switchPools(ctx context.Context, infra, file string, up, async boo
 		a.t.Println("Request submitted with ID: " + req.ID())
 		return nil
 	}
-	_, err = wait(ctx, a, req)
+	_, err = wait(ctx, a, req, nil)
 	return err
 }
 

@@ -221,13 +221,10 @@ func refreshMode(refresh bool) api.RefreshMode {
 // askClusters is the answer to a status call; one that refreshes says how far it is.
 func (a *app) askClusters(ctx context.Context, c *sky.Client, b api.StatusBody) ([]api.StatusRecord, error) {
 	req, err := c.Status(ctx, b)
-	if err != nil {
-		return nil, err
-	}
 	if b.Refresh == api.RefreshForce {
-		return wait(ctx, a, req)
+		return wait(ctx, a, req, err)
 	}
-	return req.Get(ctx)
+	return quiet(ctx, req, err)
 }
 
 // notFound lists the names and patterns that match no record.

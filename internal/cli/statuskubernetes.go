@@ -27,10 +27,7 @@ func (a *app) statusKubernetes(ctx context.Context, verbose bool) error {
 		return err
 	}
 	req, err := c.StatusKubernetes(ctx)
-	if err != nil {
-		return err
-	}
-	parts, err := wait(ctx, a, req)
+	parts, err := wait(ctx, a, req, err)
 	if err != nil {
 		return err
 	}

@@ -37,10 +37,7 @@ func (a *app) storageListCommand() *cobra.Command {
 				return err
 			}
 			req, err := c.StorageList(ctx)
-			if err != nil {
-				return err
-			}
-			list, err := wait(ctx, a, req)
+			list, err := wait(ctx, a, req, err)
 			if err != nil {
 				return err
 			}

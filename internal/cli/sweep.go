@@ -96,10 +96,7 @@ func (a *app) sweep(ctx context.Context, clouds []string, o sweepOptions) error 
 
 func (a *app) swept(ctx context.Context, c *sky.Client, body api.SweepBody) (api.SweepReport, error) {
 	req, err := c.Sweep(ctx, body)
-	if err != nil {
-		return api.SweepReport{}, err
-	}
-	return wait(ctx, a, req)
+	return wait(ctx, a, req, err)
 }
 
 func machinesOf(strays []api.Stray) int {

@@ -140,10 +140,7 @@ func (a *app) volumesListCommand() *cobra.Command {
 				return err
 			}
 			req, err := c.VolumeList(ctx, refresh)
-			if err != nil {
-				return err
-			}
-			list, err := wait(ctx, a, req)
+			list, err := wait(ctx, a, req, err)
 			if err != nil {
 				return err
 			}

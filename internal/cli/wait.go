@@ -11,9 +11,13 @@ import (
 	"github.com/skypilot-go/sky/internal/cli/term"
 )
 
-// wait shows a request's log until it ends and returns its result. Ctrl-C leaves
-// the request running.
-func wait[T any](ctx context.Context, a *app, req *sky.Request[T]) (T, error) {
+// wait shows a request's log until it ends and returns its result; err is why there is no
+// request. Ctrl-C leaves the request running.
+func wait[T any](ctx context.Context, a *app, req *sky.Request[T], err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, err
+	}
 	log := a.t.Log()
 	if a.output != "table" {
 		log = a.t.LogTo(a.t.Err)
@@ -80,15 +84,12 @@ func (a *app) submitted(name, id string) {
 
 // finish waits for a request, or with async only tells its id.
 func finish[T any](ctx context.Context, a *app, async bool, name string, req *sky.Request[T], err error) (T, error) {
-	var none T
-	if err != nil {
-		return none, err
-	}
-	if async {
+	if err == nil && async {
+		var none T
 		a.submitted(name, req.ID())
 		return none, nil
 	}
-	return wait(ctx, a, req)
+	return wait(ctx, a, req, err)
 }
 
 func shortID(id string) string { return id[:min(8, len(id))] }

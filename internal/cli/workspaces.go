@@ -35,10 +35,7 @@ func (a *app) workspaceListCommand() *cobra.Command {
 				return err
 			}
 			req, err := c.Workspaces(ctx)
-			if err != nil {
-				return err
-			}
-			all, err := wait(ctx, a, req)
+			all, err := wait(ctx, a, req, err)
 			if err != nil {
 				return err
 			}
@@ -124,10 +121,7 @@ func (a *app) workspaceWriteCommand(create bool) *cobra.Command {
 			write, done = client.CreateWorkspace, "created"
 		}
 		req, err := write(ctx, args[0], settings)
-		if err != nil {
-			return err
-		}
-		if _, err := wait(ctx, a, req); err != nil {
+		if _, err := wait(ctx, a, req, err); err != nil {
 			return err
 		}
 		a.t.Printf("Workspace '%s' %s.\n", args[0], done)
@@ -138,10 +132,7 @@ func (a *app) workspaceWriteCommand(create bool) *cobra.Command {
 
 func (a *app) workspaceSettings(ctx context.Context, c *sky.Client, name string) (map[string]any, error) {
 	req, err := c.Workspaces(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := wait(ctx, a, req)
+	all, err := wait(ctx, a, req, err)
 	if err != nil {
 		return nil, err
 	}
@@ -184,10 +175,7 @@ func (a *app) workspaceDeleteCommand() *cobra.Command {
 				}
 			}
 			req, err := c.DeleteWorkspace(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if _, err := wait(ctx, a, req); err != nil {
+			if _, err := wait(ctx, a, req, err); err != nil {
 				return err
 			}
 			a.t.Printf("Workspace '%s' deleted.\n", args[0])
@@ -220,10 +208,7 @@ func (a *app) workspaceUsersCommand(add bool) *cobra.Command {
 			change = client.AddWorkspaceUsers
 		}
 		req, err := change(ctx, args[:1], ids)
-		if err != nil {
-			return err
-		}
-		out, err := wait(ctx, a, req)
+		out, err := wait(ctx, a, req, err)
 		if err != nil {
 			return err
 		}
