@@ -96,6 +96,11 @@ func TestDataThatMovesOrdersCandidates(t *testing.T) {
 		if chosen := &plan.Tasks[tt.at].Chosen; got != tt.want || chosen.Offer.Cloud != plan.Tasks[tt.at].Candidates[0].Offer.Cloud {
 			t.Errorf("%s: %s, and %s is chosen; want %s", name, got, chosen.Offer.Cloud, tt.want)
 		}
+		var table strings.Builder
+		plan.Table(&table, false, 0)
+		if says := strings.Contains(table.String(), "Decided by the whole plan: cost with the data that moves.\n"); says != !strings.HasPrefix(tt.want, "lambda") {
+			t.Errorf("%s: the plan says\n%s", name, &table)
+		}
 	}
 }
 

@@ -27,13 +27,16 @@ func (p *Plan) Table(w io.Writer, colour bool, columns int) {
 	}
 	for i := range p.Tasks {
 		t := &p.Tasks[i]
+		if t.Candidates == nil { // it has its place
+			continue
+		}
 		of := ""
 		if len(p.Tasks) > 1 {
 			of = fmt.Sprintf(" for task '%s'", cmp.Or(t.Task.Name, strconv.Itoa(i)))
 		}
 		fmt.Fprintf(w, "Considered resources%s (%s):\n", of, countNodes(t.Chosen.NumNodes))
 		t.considered(w, p.Minimize, colour, columns)
-		if t.timed() {
+		if t.timed() || t.moves() {
 			fmt.Fprintln(w, t.decided())
 		}
 		t.excluded(w)
@@ -45,6 +48,11 @@ func (p *Plan) Table(w io.Writer, colour bool, columns int) {
 func (t *TaskPlan) timed() bool {
 	return t.target == Time || t.Task.EstimatedRuntime > 0 ||
 		slices.ContainsFunc(t.Task.Resources, func(r task.Resources) bool { return r.EstimatedRuntime > 0 })
+}
+
+// moves reports whether data would move if the task ran on some of its candidates.
+func (t *TaskPlan) moves() bool {
+	return slices.ContainsFunc(t.Candidates, func(c Candidate) bool { return c.Moved > 0 || c.MovedFor > 0 })
 }
 
 // decided says which of cost and time made the plan take what it took.
@@ -74,7 +82,7 @@ func (t *TaskPlan) decided() string {
 	case less && t.ordered:
 		return "Decided by the order of the candidates in the task."
 	case less:
-		return "Decided by the whole plan: " + names[0] + " with the data that moves between tasks."
+		return "Decided by the whole plan: " + names[0] + " with the data that moves."
 	case bySecond:
 		return "Decided by " + names[1] + ": several have the least " + names[0] + "."
 	case same > 0 && same == len(t.Candidates)-1:
@@ -240,6 +248,9 @@ func (p *Plan) bestPlan(w io.Writer, columns int) {
 	tab := planTable("TASK", "#NODES", "INFRA", "INSTANCE", "vCPUs", "Mem(GB)", "GPUS", metricTitle(p.Minimize))
 	for i := range p.Tasks {
 		t := &p.Tasks[i]
+		if t.Candidates == nil {
+			continue
+		}
 		c := &t.Chosen
 		row := append([]string{cmp.Or(t.Task.Name, strconv.Itoa(i)), strconv.Itoa(c.NumNodes)}, t.cells(c)...)
 		tab.Add(append(row, c.metric(p.Minimize))...)
