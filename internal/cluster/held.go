@@ -69,10 +69,10 @@ func (m *Manager) downHeld(ctx context.Context, call Call, name string, holder s
 	return m.down(ctx, call, c, purge, 0)
 }
 
-// Look is [Manager.Refresh] that waits for whoever works on the cluster: what
-// it returns is proven by the provider, who was asked since. nil, nil: the cluster
+// Confirm is [Manager.Refresh] that waits for whoever works on the cluster: what
+// it returns was confirmed by the provider, who was asked since. nil, nil: the cluster
 // is gone.
-func (m *Manager) Look(ctx context.Context, name string) (*state.Cluster, error) {
+func (m *Manager) Confirm(ctx context.Context, name string) (*state.Cluster, error) {
 	c, _, err := m.look(ctx, name, claim{looks: true, waits: forAll})
 	if errors.Is(err, state.ErrNotFound) {
 		return nil, nil

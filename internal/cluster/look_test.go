@@ -87,7 +87,7 @@ func TestLookTrustsWhatWasFoundWhileItWaited(t *testing.T) {
 		for n := range 5 {
 			go func() {
 				time.Sleep(time.Duration(n) * time.Second)
-				c, err := r.m.Look(t.Context(), "c")
+				c, err := r.m.Confirm(t.Context(), "c")
 				if err != nil || c.Status != api.ClusterUp {
 					t.Errorf("%v, %v", c, err)
 				}
@@ -118,7 +118,7 @@ func TestLookTrustsWhatAnotherServerFound(t *testing.T) {
 		p.lists.Store(0)
 		done := make(chan *state.Cluster, 1)
 		go func() {
-			c, err := r.m.Look(t.Context(), "c")
+			c, err := r.m.Confirm(t.Context(), "c")
 			if err != nil {
 				t.Error(err)
 			}

@@ -132,9 +132,9 @@ func (c *controller) learn(j *state.ManagedJob) (err error) {
 	return nil
 }
 
-// look is the job with its attempts as they are stored: what came with the lease,
+// reload is the job with its attempts as they are stored: what came with the lease,
 // the first time.
-func (c *controller) look(ctx context.Context) (state.ManagedAdopted, error) {
+func (c *controller) reload(ctx context.Context) (state.ManagedAdopted, error) {
 	if now := c.adopted; now != nil {
 		if c.adopted = nil; c.m.held.Held() {
 			return *now, c.learn(now.Job)
@@ -168,7 +168,7 @@ func (c *controller) knows(by time.Time) bool {
 // todo is the tasks whose time has come, less those that are worked on, and the
 // job that says so.
 func (c *controller) todo(ctx context.Context, at []int) (now state.ManagedAdopted, todo []int, err error) {
-	if now, err = c.look(ctx); err != nil {
+	if now, err = c.reload(ctx); err != nil {
 		return now, nil, err
 	}
 	open := map[int]bool{}

@@ -78,7 +78,7 @@ const (
 
 // observation is what could be found out just now. The zero value is nothing.
 type observation struct {
-	looked    bool
+	observed  bool
 	cluster   clusterState
 	reason    string
 	confirmed bool // the provider said so, after the job was looked at
@@ -110,7 +110,7 @@ const (
 	doBegin   verb = "begin"   // write down the next attempt
 	doLaunch  verb = "launch"  // bring its cluster up and submit the job
 	doPause   verb = "pause"   // before the next launch
-	doLook    verb = "look"    // ask the agent
+	doObserve verb = "observe" // ask the agent
 	doConfirm verb = "confirm" // ask the provider
 	doWeigh   verb = "weigh"   // read what the agent said last
 	doNote    verb = "note"    // write down that the agent fell silent, or answers again
@@ -249,8 +249,8 @@ func decideRunning(s situation, now time.Time) action {
 		return action{do: doSettle, outcome: outLost, reason: o.reason, ended: o.heard}
 	}
 	switch {
-	case !o.looked:
-		return action{do: doLook}
+	case !o.observed:
+		return action{do: doObserve}
 	case o.job != nil && o.job.Status == api.JobSucceeded:
 		return ended(outSucceeded, o.job, "")
 	case o.cluster == clusterGone:

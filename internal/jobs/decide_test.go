@@ -40,7 +40,7 @@ func TestEveryObservationOfARunningJob(t *testing.T) {
 		for _, c := range []clusterState{clusterUnknown, clusterUp, clusterBroken, clusterGone} {
 			for _, confirmed := range []bool{false, true} {
 				for _, failed := range []bool{false, true} {
-					o := observation{looked: true, cluster: c, confirmed: confirmed, failed: failed, job: j, weighed: true}
+					o := observation{observed: true, cluster: c, confirmed: confirmed, failed: failed, job: j, weighed: true}
 					got := decide(running(o), noon)
 					want := action{do: doWait}
 					switch {
@@ -71,25 +71,25 @@ func TestEveryObservationOfARunningJob(t *testing.T) {
 		details string
 		want    action
 	}{
-		{"nothing seen yet", observation{}, "", action{do: doLook}},
-		{"the job is not known there", observation{looked: true, cluster: clusterUp, noJob: true, weighed: true}, "", action{do: doConfirm}},
-		{"the job is not known there, and the machines run", observation{looked: true, cluster: clusterUp, noJob: true, confirmed: true, weighed: true}, "", action{do: doSettle, outcome: outDriver}},
-		{"silence is written down", observation{looked: true, cluster: clusterUp, silent: silent}, "", action{do: doNote, reason: "UNREACHABLE since 2026-03-01 12:00:00 UTC: connection refused"}},
-		{"before the provider is asked, what the agent said last is read", observation{looked: true, cluster: clusterUp, silent: silent}, unreachable + "10:00", action{do: doWeigh}},
-		{"before a job is given up as unknown, too", observation{looked: true, cluster: clusterUp, noJob: true}, "", action{do: doWeigh}},
-		{"before a loss is believed, too", observation{looked: true, cluster: clusterBroken, confirmed: true}, "", action{do: doWeigh}},
-		{"and when the record is gone", observation{looked: true, cluster: clusterGone, confirmed: true}, "", action{do: doWeigh}},
-		{"it said that it succeeded", observation{looked: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobSucceeded, 0)}, "", action{do: doSettle, outcome: outSucceeded}},
-		{"it said that it failed, and nothing speaks for the machine as the cause", observation{looked: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobFailed, 1)}, "", action{do: doSettle, outcome: outFailed}},
-		{"it said that it was killed, just before the machine went", observation{looked: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobFailed, 143), heard: noon.Add(-58 * time.Second)}, "", action{do: doSettle, outcome: outLost}},
-		{"it said that it was killed, and was heard of long after", observation{looked: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobFailed, 143), heard: noon.Add(-20 * time.Second)}, "", action{do: doSettle, outcome: outFailed}},
-		{"it said that it was cancelled", observation{looked: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobCancelled)}, "", action{do: doSettle, outcome: outLost}},
-		{"then the provider is asked", observation{looked: true, cluster: clusterUp, silent: silent, weighed: true}, unreachable + "10:00", action{do: doConfirm}},
-		{"the machines run: silence is no reason", observation{looked: true, cluster: clusterUp, silent: silent, confirmed: true, weighed: true}, unreachable + "10:00", action{do: doWait}},
-		{"nobody can tell", observation{looked: true, cluster: clusterUp, silent: silent, failed: true, weighed: true}, unreachable + "10:00", action{do: doWait}},
-		{"the machines are gone", observation{looked: true, cluster: clusterGone, silent: silent, confirmed: true, weighed: true}, unreachable + "10:00", action{do: doSettle, outcome: outLost}},
-		{"it is heard of again", observation{looked: true, cluster: clusterUp, job: job(api.JobRunning)}, unreachable + "10:00", action{do: doNote}},
-		{"it ended while nobody heard", observation{looked: true, cluster: clusterUp, job: job(api.JobSucceeded, 0)}, unreachable + "10:00", action{do: doSettle, outcome: outSucceeded}},
+		{"nothing seen yet", observation{}, "", action{do: doObserve}},
+		{"the job is not known there", observation{observed: true, cluster: clusterUp, noJob: true, weighed: true}, "", action{do: doConfirm}},
+		{"the job is not known there, and the machines run", observation{observed: true, cluster: clusterUp, noJob: true, confirmed: true, weighed: true}, "", action{do: doSettle, outcome: outDriver}},
+		{"silence is written down", observation{observed: true, cluster: clusterUp, silent: silent}, "", action{do: doNote, reason: "UNREACHABLE since 2026-03-01 12:00:00 UTC: connection refused"}},
+		{"before the provider is asked, what the agent said last is read", observation{observed: true, cluster: clusterUp, silent: silent}, unreachable + "10:00", action{do: doWeigh}},
+		{"before a job is given up as unknown, too", observation{observed: true, cluster: clusterUp, noJob: true}, "", action{do: doWeigh}},
+		{"before a loss is believed, too", observation{observed: true, cluster: clusterBroken, confirmed: true}, "", action{do: doWeigh}},
+		{"and when the record is gone", observation{observed: true, cluster: clusterGone, confirmed: true}, "", action{do: doWeigh}},
+		{"it said that it succeeded", observation{observed: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobSucceeded, 0)}, "", action{do: doSettle, outcome: outSucceeded}},
+		{"it said that it failed, and nothing speaks for the machine as the cause", observation{observed: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobFailed, 1)}, "", action{do: doSettle, outcome: outFailed}},
+		{"it said that it was killed, just before the machine went", observation{observed: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobFailed, 143), heard: noon.Add(-58 * time.Second)}, "", action{do: doSettle, outcome: outLost}},
+		{"it said that it was killed, and was heard of long after", observation{observed: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobFailed, 143), heard: noon.Add(-20 * time.Second)}, "", action{do: doSettle, outcome: outFailed}},
+		{"it said that it was cancelled", observation{observed: true, cluster: clusterGone, confirmed: true, weighed: true, reported: true, job: job(api.JobCancelled)}, "", action{do: doSettle, outcome: outLost}},
+		{"then the provider is asked", observation{observed: true, cluster: clusterUp, silent: silent, weighed: true}, unreachable + "10:00", action{do: doConfirm}},
+		{"the machines run: silence is no reason", observation{observed: true, cluster: clusterUp, silent: silent, confirmed: true, weighed: true}, unreachable + "10:00", action{do: doWait}},
+		{"nobody can tell", observation{observed: true, cluster: clusterUp, silent: silent, failed: true, weighed: true}, unreachable + "10:00", action{do: doWait}},
+		{"the machines are gone", observation{observed: true, cluster: clusterGone, silent: silent, confirmed: true, weighed: true}, unreachable + "10:00", action{do: doSettle, outcome: outLost}},
+		{"it is heard of again", observation{observed: true, cluster: clusterUp, job: job(api.JobRunning)}, unreachable + "10:00", action{do: doNote}},
+		{"it ended while nobody heard", observation{observed: true, cluster: clusterUp, job: job(api.JobSucceeded, 0)}, unreachable + "10:00", action{do: doSettle, outcome: outSucceeded}},
 	} {
 		s := running(tt.seen)
 		s.task.Details = tt.details
@@ -140,7 +140,7 @@ func TestEveryStatusAndStageOfAnAttempt(t *testing.T) {
 				case cancel:
 					want = doSettle
 				case stage == "runs":
-					want = doLook
+					want = doObserve
 				default:
 					want = doLaunch
 				}
@@ -235,7 +235,7 @@ func TestForHowLongAFailureIsDoubted(t *testing.T) {
 		{"a job on two nodes is cut off: a peer's loss is seen first", job(api.JobFailedDriver), 2, false, doubtLong, outDriver},
 		{"somebody cancelled it there", job(api.JobCancelled), 1, true, 0, outStray},
 	} {
-		s := running(observation{looked: true, cluster: clusterUp, confirmed: true, weighed: true, job: tt.job})
+		s := running(observation{observed: true, cluster: clusterUp, confirmed: true, weighed: true, job: tt.job})
 		s.attempt.Offer.Spot, s.attempt.Nodes = tt.spot, tt.nodes
 		ended := unix(tt.job.EndedAt)
 		if tt.doubt > 0 {

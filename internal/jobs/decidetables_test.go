@@ -28,7 +28,7 @@ func TestWhenALostNodeIsReplacedAlone(t *testing.T) {
 		{"the task does not ask for it", false, 2, observation{cluster: clusterBroken, job: job(api.JobRunning)}, outLost},
 		{"there is one node", true, 1, observation{cluster: clusterBroken, noJob: true}, outLost},
 	} {
-		c.seen.looked, c.seen.confirmed, c.seen.weighed, c.seen.heard, c.seen.reason = true, true, true, noon.Add(-9*time.Second), "preempted"
+		c.seen.observed, c.seen.confirmed, c.seen.weighed, c.seen.heard, c.seen.reason = true, true, true, noon.Add(-9*time.Second), "preempted"
 		s := running(c.seen)
 		s.policy.perNode, s.attempt.Nodes = c.perNode, c.nodes
 		got := decide(s, noon)
@@ -52,7 +52,7 @@ func TestThePatienceWithASilentAgentEnds(t *testing.T) {
 		{"over", patience, patience, action{do: doSettle, outcome: outHung, ended: noon.Add(-time.Hour),
 			reason: "its agent did not answer for 45m0s (no answer); its machines are ended before it runs elsewhere"}},
 	} {
-		s := running(observation{looked: true, cluster: clusterUp, silent: "no answer:\nat all", since: noon.Add(-c.since), confirmed: true, weighed: true, heard: noon.Add(-time.Hour)})
+		s := running(observation{observed: true, cluster: clusterUp, silent: "no answer:\nat all", since: noon.Add(-c.since), confirmed: true, weighed: true, heard: noon.Add(-time.Hour)})
 		s.patience, s.task.Details = c.patience, unreachable+"10:00"
 		got := decide(s, noon)
 		if got.do != c.want.do || got.outcome != c.want.outcome || got.reason != c.want.reason || !got.until.Equal(c.want.until) || !got.ended.Equal(c.want.ended) {
@@ -65,7 +65,7 @@ func TestThePatienceWithASilentAgentEnds(t *testing.T) {
 // keeps its own outcome.
 func TestATaskIsEndedWhereverItIsWhenItsTimeIsOver(t *testing.T) {
 	end := ending{noon, outOvertime, "too long"}
-	succeeded, up := observation{looked: true, cluster: clusterUp, job: job(api.JobSucceeded, 0)}, observation{looked: true, cluster: clusterUp, job: job(api.JobRunning)}
+	succeeded, up := observation{observed: true, cluster: clusterUp, job: job(api.JobSucceeded, 0)}, observation{observed: true, cluster: clusterUp, job: job(api.JobRunning)}
 	for _, c := range []struct {
 		name          string
 		seen          observation
@@ -77,7 +77,7 @@ func TestATaskIsEndedWhereverItIsWhenItsTimeIsOver(t *testing.T) {
 		{"it waits for its next launch", observation{}, func(s *situation) { s.attempt.ClusterJob, s.task.NotBefore = 0, noon.Add(time.Hour) },
 			action{do: doPause, until: noon.Add(time.Hour)}, action{do: doSettle, outcome: outOvertime, reason: "too long"}},
 		{"it runs", up, nil, action{do: doWait}, action{do: doSettle, outcome: outOvertime, reason: "too long"}},
-		{"nobody has looked", observation{}, nil, action{do: doLook}, action{do: doLook}},
+		{"nobody has looked", observation{}, nil, action{do: doObserve}, action{do: doObserve}},
 		{"it has succeeded", succeeded, nil, action{do: doSettle, outcome: outSucceeded}, action{do: doSettle, outcome: outSucceeded}},
 		{"a node was lost", observation{}, func(s *situation) { s.attempt.Outcome, s.attempt.LogKept = string(outNode), true }, action{do: doReplace}, action{do: doClose}},
 		{"its log is not here", observation{}, func(s *situation) { s.attempt.Outcome = string(outNode) }, action{do: doKeep}, action{do: doKeep}},
@@ -163,7 +163,7 @@ func TestTheReasonOfAnEndSaysWhatTheAgentKnows(t *testing.T) {
 		{job(api.JobCancelled), "the job was cancelled on its cluster, and nobody cancelled it here; it runs again"},
 		{said(job(api.JobFailedDriver), "killed"), "the job was cut off on its cluster; the machine may have run out of memory: killed"},
 	} {
-		s := running(observation{looked: true, cluster: clusterUp, confirmed: true, weighed: true, job: c.job})
+		s := running(observation{observed: true, cluster: clusterUp, confirmed: true, weighed: true, job: c.job})
 		got := decide(s, noon)
 		if got.do != doSettle || got.reason != c.want || len(got.codes) != len(c.job.ExitCodes) || !got.ended.Equal(unix(c.job.EndedAt)) {
 			t.Errorf("%s %v: %s %q at %v", c.job.Status, c.job.ExitCodes, got.do, got.reason, got.ended)

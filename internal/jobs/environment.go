@@ -29,8 +29,8 @@ type environment interface {
 	Heard(ctx context.Context, a *state.ManagedAttempt) time.Time
 	// HeardLast is Heard without waiting or asking anybody.
 	HeardLast(a *state.ManagedAttempt) time.Time
-	// Look finds out what it can without asking the provider.
-	Look(ctx context.Context, a *state.ManagedAttempt) observation
+	// Observe finds out what it can without asking the provider.
+	Observe(ctx context.Context, a *state.ManagedAttempt) observation
 	// Confirm asks the provider about the machines.
 	Confirm(ctx context.Context, a *state.ManagedAttempt) (clusterState, string, error)
 	// End asks for the attempt's job to be ended and does not wait: its processes
@@ -156,7 +156,7 @@ func (e *onClusters) Recorded(ctx context.Context, a *state.ManagedAttempt) obse
 
 // recorded is Recorded with the cluster's record; nil: it is gone, or unknown.
 func (e *onClusters) recorded(ctx context.Context, a *state.ManagedAttempt) (observation, *state.Cluster) {
-	o := observation{looked: true}
+	o := observation{observed: true}
 	c, err := e.mine(ctx, a.ClusterName, a.ClusterHash)
 	switch {
 	case err != nil:
@@ -180,7 +180,7 @@ func (e *onClusters) HeardLast(a *state.ManagedAttempt) time.Time {
 	return e.clusters.HeardLast(a.ClusterHash)
 }
 
-func (e *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observation {
+func (e *onClusters) Observe(ctx context.Context, a *state.ManagedAttempt) observation {
 	o, c := e.recorded(ctx, a)
 	if c == nil || o.cluster == clusterGone {
 		return o
@@ -211,7 +211,7 @@ func (e *onClusters) Confirm(ctx context.Context, a *state.ManagedAttempt) (clus
 }
 
 func (e *onClusters) confirm(ctx context.Context, name, hash string) (clusterState, string, error) {
-	c, err := e.clusters.Look(ctx, name)
+	c, err := e.clusters.Confirm(ctx, name)
 	if err != nil {
 		return clusterUnknown, "", err
 	}

@@ -45,10 +45,10 @@ func TestWhatIsFoundOutAboutAnAttempt(t *testing.T) {
 		s := b.Boot(failpoint.Endless)
 		e, a := attemptOn(t, s, "1")
 		ctx := s.Context()
-		if o := e.Look(ctx, a); !o.looked || o.cluster != clusterUp || o.job == nil || o.job.Status != api.JobRunning || o.silent != "" || o.noJob || o.confirmed {
+		if o := e.Observe(ctx, a); !o.observed || o.cluster != clusterUp || o.job == nil || o.job.Status != api.JobRunning || o.silent != "" || o.noJob || o.confirmed {
 			t.Errorf("it runs: %+v", o)
 		}
-		if o := e.Recorded(ctx, a); !o.looked || o.cluster != clusterUp || o.confirmed || o.job != nil {
+		if o := e.Recorded(ctx, a); !o.observed || o.cluster != clusterUp || o.confirmed || o.job != nil {
 			t.Errorf("on record: %+v", o)
 		}
 		if c, reason, err := e.Confirm(ctx, a); c != clusterUp || reason != "" || err != nil {
@@ -64,10 +64,10 @@ func TestWhatIsFoundOutAboutAnAttempt(t *testing.T) {
 		}
 		unknown, other := *a, *a
 		unknown.ClusterJob, other.ClusterHash = 9, "other"
-		if o := e.Look(ctx, &unknown); !o.noJob || o.job != nil || o.silent != "" {
+		if o := e.Observe(ctx, &unknown); !o.noJob || o.job != nil || o.silent != "" {
 			t.Errorf("a job that it does not know: %+v", o)
 		}
-		if o := e.Look(ctx, &other); o.cluster != clusterGone || !o.confirmed || o.reason != "the cluster is gone" {
+		if o := e.Observe(ctx, &other); o.cluster != clusterGone || !o.confirmed || o.reason != "the cluster is gone" {
 			t.Errorf("another incarnation: %+v", o)
 		}
 		if c, reason, err := e.Confirm(ctx, &other); c != clusterGone || reason == "" || err != nil {
@@ -99,14 +99,14 @@ func TestWhatIsFoundOutAboutAnAttempt(t *testing.T) {
 			rc.Close()
 			t.Error("there is a log behind its end")
 		}
-		if o := e.Look(ctx, a); o.job.Status != api.JobRunning {
+		if o := e.Observe(ctx, a); o.job.Status != api.JobRunning {
 			t.Errorf("it was ended: %s", o.job.Status)
 		}
 		if err := e.End(ctx, a, 0); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
-		if o := e.Look(ctx, a); o.job == nil || o.job.Status != api.JobCancelled {
+		if o := e.Observe(ctx, a); o.job == nil || o.job.Status != api.JobCancelled {
 			t.Errorf("after its end: %+v", o)
 		}
 		if at := e.Heard(ctx, a); time.Since(at) > time.Minute && !at.IsZero() {
@@ -114,7 +114,7 @@ func TestWhatIsFoundOutAboutAnAttempt(t *testing.T) {
 		}
 		s.Refuse("agent.start", errors.New("no shell"))
 		b.Head(a.ClusterName).Crash()
-		if o := e.Look(ctx, a); o.silent == "" || o.job != nil || o.noJob || o.cluster != clusterUp {
+		if o := e.Observe(ctx, a); o.silent == "" || o.job != nil || o.noJob || o.cluster != clusterUp {
 			t.Errorf("its agent is silent: %+v", o)
 		}
 		s.End()
@@ -140,7 +140,7 @@ func TestWhatIsFoundOutAboutAnAttemptThatLostAMachine(t *testing.T) {
 			if got == clusterUp || got == clusterUnknown || reason == "" || err != nil || head != (got == clusterBroken) {
 				t.Errorf("of %s nodes: %v, %q, %v", nodes, got, reason, err)
 			}
-			o := e.Look(s.Context(), a)
+			o := e.Observe(s.Context(), a)
 			if o.cluster != got || !o.confirmed || o.reason == "" || (o.job != nil) != head {
 				t.Errorf("of %s nodes: %+v", nodes, o)
 			}

@@ -200,13 +200,13 @@ func (e *fakeEnvironment) Recorded(_ context.Context, a *state.ManagedAttempt) o
 		return e.recorded(a), nil
 	})
 	if err != nil {
-		return observation{looked: true}
+		return observation{observed: true}
 	}
 	return o
 }
 
 func (e *fakeEnvironment) recorded(a *state.ManagedAttempt) observation {
-	o := observation{looked: true}
+	o := observation{observed: true}
 	if c := e.records[a.ClusterName]; c == nil || c.Hash != a.ClusterHash {
 		o.cluster, o.confirmed, o.reason = clusterGone, true, "the cluster is gone"
 	} else {
@@ -228,7 +228,7 @@ func (e *fakeEnvironment) HeardLast(a *state.ManagedAttempt) time.Time {
 	return time.Time{}
 }
 
-func (e *fakeEnvironment) Look(_ context.Context, a *state.ManagedAttempt) observation {
+func (e *fakeEnvironment) Observe(_ context.Context, a *state.ManagedAttempt) observation {
 	o, err := live(e.life, func() (observation, error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -252,7 +252,7 @@ func (e *fakeEnvironment) Look(_ context.Context, a *state.ManagedAttempt) obser
 		return o, nil
 	})
 	if err != nil {
-		return observation{looked: true}
+		return observation{observed: true}
 	}
 	return o
 }

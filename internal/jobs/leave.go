@@ -47,7 +47,7 @@ func (r *runner) leave(ctx context.Context, s situation) (over bool, err error) 
 		case <-r.changed:
 		case <-t.C:
 		}
-		if o := r.look(ctx, a); o.cluster == clusterGone || o.cluster == clusterBroken || !time.Now().Before(by) {
+		if o := r.observe(ctx, a); o.cluster == clusterGone || o.cluster == clusterBroken || !time.Now().Before(by) {
 			return true, nil
 		}
 	}

@@ -56,7 +56,7 @@ func TestALaunchIsLostWithMachinesThatWereTakenAwayAfterItsJobWasSent(t *testing
 				began := time.Now()
 				s = b.Boot(failpoint.Endless)
 				if nodes == "2" { // what the watch of a server notes
-					if _, err := s.Clusters.Look(s.Context(), "train-7"); err != nil {
+					if _, err := s.Clusters.Confirm(s.Context(), "train-7"); err != nil {
 						t.Fatal(err)
 					}
 				}

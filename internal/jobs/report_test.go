@@ -49,8 +49,8 @@ func TestAProgramThatEndedDoesNotRunAgainBecauseItsMachineGoes(t *testing.T) {
 // blind is an environment whose agents do not answer questions.
 type blind struct{ environment }
 
-func (b blind) Look(ctx context.Context, a *state.ManagedAttempt) observation {
-	o := b.environment.Look(ctx, a)
+func (b blind) Observe(ctx context.Context, a *state.ManagedAttempt) observation {
+	o := b.environment.Observe(ctx, a)
 	if o.job != nil {
 		o.job, o.silent = nil, "no answer"
 	}

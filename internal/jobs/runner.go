@@ -40,9 +40,9 @@ type runner struct {
 // How long a runner waits before it looks again by itself; what happens is told
 // to it long before.
 const (
-	lookAgain  = time.Minute
+	observeAgain = time.Minute
 	confirmAgain = 5 * time.Second // while the provider cannot tell
-	failAgain  = 3 * time.Second // after an error of our own
+	failAgain    = 3 * time.Second // after an error of our own
 )
 
 func (c *controller) runner(task int) *runner {
@@ -185,10 +185,10 @@ func (r *runner) step(ctx context.Context) error {
 		return r.launch(ctx, s)
 	case doPause:
 		return r.pause(ctx, s, a.until)
-	case doLook:
+	case doObserve:
 		r.follow(s.attempt)
 		r.notified = false
-		r.seen = r.look(ctx, s.attempt)
+		r.seen = r.observe(ctx, s.attempt)
 		r.keep(s)
 		return nil
 	case doConfirm:
@@ -321,11 +321,11 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// look asks the agent.
-func (r *runner) look(ctx context.Context, a *state.ManagedAttempt) observation {
+// observe asks the agent.
+func (r *runner) observe(ctx context.Context, a *state.ManagedAttempt) observation {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	o := r.m.env.Look(ctx, a)
+	o := r.m.env.Observe(ctx, a)
 	switch {
 	case o.silent == "":
 		r.mute = time.Time{}
@@ -385,7 +385,7 @@ func (r *runner) wait(ctx context.Context, end time.Time) error {
 		r.seen, r.notified = observation{}, false
 		return nil
 	}
-	after := lookAgain + rand.N(lookAgain/4)
+	after := observeAgain + rand.N(observeAgain/4)
 	if r.seen.failed {
 		after = confirmAgain
 	}

@@ -167,8 +167,8 @@ type deaf struct {
 	until int64
 }
 
-func (d deaf) Look(ctx context.Context, a *state.ManagedAttempt) observation {
-	o := d.environment.Look(ctx, a)
+func (d deaf) Observe(ctx context.Context, a *state.ManagedAttempt) observation {
+	o := d.environment.Observe(ctx, a)
 	if d.calls.Add(1) <= d.until && o.job != nil {
 		time.Sleep(30 * time.Second)
 		o.job, o.silent = nil, "no answer within 30s"

@@ -231,7 +231,7 @@ func (w *watcher) look(ctx context.Context) (replicas.Fact, bool) {
 
 // confirm asks the provider about the machines.
 func (w *watcher) confirm(ctx context.Context) (replicas.Fact, bool) {
-	c, err := w.c.m.Clusters.Look(ctx, w.r.at.ClusterName)
+	c, err := w.c.m.Clusters.Confirm(ctx, w.r.at.ClusterName)
 	switch {
 	case err != nil:
 		return replicas.Fact{}, false
