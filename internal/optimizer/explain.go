@@ -40,7 +40,7 @@ type Alternative struct {
 func Explain(p Problem, plan *Plan, at int) []Alternative {
 	t := &plan.Tasks[at]
 	open := p
-	open.Blocked = nil
+	open.Blocked, open.Reservations = nil, t.reservations
 	f := finder{problem: &open, task: t.Task, nodes: max(t.Task.NumNodes, 1), unfiltered: true}
 	cands, err := f.candidates()
 	if err != nil {

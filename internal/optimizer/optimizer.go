@@ -61,18 +61,12 @@ type Problem struct {
 	// Replica means that the tasks run as replicas of a service, whose ports need not be
 	// open: load balancers reach them also through their agents.
 	Replica bool
-	// Reservations are machines that are paid for already.
-	Reservations []Reservation
+	// Reservations are machines that are paid for already. Tasks that run at the same time
+	// share them; those of a chain can use the same.
+	Reservations []cloud.Reservation
 	// Runtime estimates how long a task takes on a candidate. Nil: what the task
 	// says, or one hour.
 	Runtime func(t *task.Task, c *Candidate) time.Duration
-}
-
-// Reservation is a number of machines that cost nothing more.
-type Reservation struct {
-	Place        cloud.Place // an empty Zone holds in the whole region
-	InstanceType string
-	Free         int
 }
 
 // Plan says where each task goes.
@@ -99,9 +93,11 @@ type TaskPlan struct {
 	// Excluded says how many offers that fit each of the task's blocked resources
 	// excluded.
 	Excluded []int
-	sources  []Source
-	ordered  bool
-	target   Target
+	// reservations are those that the tasks before it leave.
+	reservations []cloud.Reservation
+	sources      []Source
+	ordered      bool
+	target       Target
 }
 
 // Candidate is an offer that satisfies one of a task's requests.
@@ -150,6 +146,9 @@ func Optimize(p Problem) (*Plan, error) {
 			return nil, err
 		}
 		plan.Tasks[i] = tp
+		if p.Dag.Execution == task.Parallel {
+			p.Reservations = left(p.Reservations, tp.Candidates)
+		}
 	}
 	if err := choose(&p, plan); err != nil {
 		return nil, err
@@ -167,7 +166,7 @@ func planTask(p *Problem, t *task.Task) (TaskPlan, error) {
 	}
 	ordered := t.Preference == task.Ordered
 	rank(cands, p.Minimize, ordered)
-	return TaskPlan{Task: t, Chosen: cands[0], Candidates: cands, Excluded: f.matched, sources: p.Sources, ordered: ordered, target: p.Minimize}, nil
+	return TaskPlan{Task: t, Chosen: cands[0], Candidates: cands, Excluded: f.matched, reservations: p.Reservations, sources: p.Sources, ordered: ordered, target: p.Minimize}, nil
 }
 
 // estimate fills in what a candidate costs and how long it takes.
@@ -182,18 +181,9 @@ func (p *Problem) estimate(t *task.Task, c *Candidate) {
 	default:
 		c.Time = defaultRuntime.Seconds()
 	}
-	paid := c.NumNodes
-	for i := range p.Reservations {
-		if r := &p.Reservations[i]; r.covers(&c.Offer) {
-			paid = max(0, paid-r.Free)
-		}
-	}
-	c.Cost = c.Offer.HourlyPrice * c.Time / 3600 * float64(paid)
-}
-
-func (r *Reservation) covers(o *cloud.Offer) bool {
-	return !o.Spot && r.Place.Cloud == o.Cloud && r.InstanceType == o.InstanceType &&
-		(r.Place.Region == "" || r.Place.Region == o.Region) && (r.Place.Zone == "" || r.Place.Zone == o.Zone)
+	reserved := p.reserved(c)
+	c.Offer.PaidShare = float64(reserved) / float64(c.NumNodes)
+	c.Cost = c.Offer.HourlyPrice * c.Time / 3600 * float64(c.NumNodes-reserved)
 }
 
 // nano turns $ or seconds into whole billionths, so that sums do not depend on

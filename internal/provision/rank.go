@@ -26,7 +26,7 @@ const (
 )
 
 // Rank orders the offers of each tier by what it is expected to cost to get a
-// machine there, attempts that fail included; tiers stay apart. Equal ones, and
+// machine there, attempts that fail included; nodes that fit into reservations cost nothing; tiers stay apart. Equal ones, and
 // free ones, keep their order. slow reports how long a failed attempt takes; nil:
 // a minute.
 func (r Ranking) Rank(tiers [][]cloud.Offer, c *Chances, slow func(*cloud.Offer) time.Duration) [][]cloud.Offer {
@@ -55,7 +55,11 @@ func (r Ranking) rank(offers []cloud.Offer, c *Chances, slow func(*cloud.Offer) 
 		if slow != nil {
 			took = min(max(slow(&o), leastFailure), mostFailure)
 		}
-		all[i] = ranked{o, expected(o.HourlyPrice, c.Of(&o), minute*took.Minutes())}
+		chance := c.Of(&o)
+		if o.PaidShare == 1 { // the cloud says that they are free
+			chance = 1
+		}
+		all[i] = ranked{o, expected(o.HourlyPrice*(1-o.PaidShare), chance, minute*took.Minutes())}
 	}
 	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.cost, b.cost) })
 	out := make([]cloud.Offer, len(all))
