@@ -70,6 +70,9 @@ func left(all []cloud.Reservation, candidates []Candidate) []cloud.Reservation {
 // byReservedZone asks a source that rents in regions for the zones in which a reservation
 // is, beside the regions; ok is false if there is none.
 func (f *finder) byReservedZone(s Source, q catalog.Query) (_ catalog.Query, ok bool) {
+	if len(f.problem.Reservations) == 0 {
+		return q, false
+	}
 	prices := facts.Of(s.Name()).Prices
 	if q.Spot || q.EachZone || len(q.Zones) > 0 || prices == nil || prices.EachZone {
 		return q, false
