@@ -45,7 +45,8 @@ type PlanOffer struct {
 	CPUs             float64            `json:"cpus"`
 	MemoryGiB        float64            `json:"memory_gib"`
 	HourlyPrice      float64            `json:"hourly_price"`       // $ per node
-	TotalHourlyPrice float64            `json:"total_hourly_price"` // $ for all nodes
+	TotalHourlyPrice float64            `json:"total_hourly_price"` // $ for all nodes but those in reservations
+	Reserved         int                `json:"reserved,omitempty"` // nodes for which reservations have room: they are paid for already
 	Unpriced         bool               `json:"unpriced,omitempty"` // nobody knows the price: it is 0 above
 }
 

@@ -49,6 +49,9 @@ type Offer struct {
 	// MaxHourlyCost is what a node may cost an hour by the task that it is rented for, in
 	// dollars, also while it exists, where the cloud takes a bid or a limit; 0: anything.
 	MaxHourlyCost float64 `json:"max_hourly_cost,omitempty"`
+	// PaidShare is which part of the cluster's nodes fits into reservations of the account, as a
+	// plan counted them: those nodes cost nothing more. 1: all of them.
+	PaidShare float64 `json:"-"`
 }
 
 // ClusterID names a cluster to a provider. Everything a provider creates

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"time"
 )
@@ -168,6 +169,45 @@ type Quota struct {
 	Name  string `json:"name"`  // in the cloud's words
 	Limit int    `json:"limit"` // -1: none
 	Used  int    `json:"used"`
+}
+
+// ReservationLister is a provider whose account can hold reservations: machines that are
+// paid for already.
+type ReservationLister interface {
+	// ListReservations lists the reservations with free machines that a launch under the
+	// section of the configuration uses: those that it names, and those that every machine
+	// of the account uses if it prioritizes them. Other sections are answered at once, with nil and
+	// without a call. Only these regions are concerned; nil: all. What could be listed is
+	// also returned with an error.
+	ListReservations(ctx context.Context, section map[string]any, regions []string) ([]Reservation, error)
+}
+
+// Reservation is a number of machines that are paid for already.
+type Reservation struct {
+	Place        Place // an empty Zone holds in the whole region
+	InstanceType string
+	// Accelerators are those that are attached to each machine; nil: those of its type.
+	Accelerators map[string]float64
+	Free         int
+	// Near is how clusters of several nodes use it whose network is fast (network_tier: best),
+	// so that the nodes have to be near each other.
+	Near NearUse
+}
+
+// NearUse is how many nodes that have to be near each other are put into a reservation.
+type NearUse int
+
+const (
+	NearFree  NearUse = iota // as many as are free
+	NearWhole                // all of a cluster, or none
+	NearNone
+)
+
+// Covers reports whether machines of the offer are put into the reservation.
+func (r *Reservation) Covers(o *Offer) bool {
+	return !o.Spot && r.Place.Cloud == o.Cloud && strings.EqualFold(r.InstanceType, o.InstanceType) &&
+		(r.Place.Region == "" || r.Place.Region == o.Region) && (r.Place.Zone == "" || r.Place.Zone == o.Zone) &&
+		(r.Accelerators == nil || maps.Equal(r.Accelerators, o.Accelerators))
 }
 
 // Pacer is a provider that knows how often its cloud may be called; others are

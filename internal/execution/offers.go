@@ -151,8 +151,7 @@ func apart(a, b *optimizer.Candidate) bool {
 }
 
 // extraOf is what a node of an offer costs an hour by the plan beside its price: data that
-// moves there, and the longer time that it takes; less than nothing where machines are
-// paid for already. nil: all cost their price.
+// moves there, and the longer time that it takes. nil: all cost their price.
 func extraOf(t *optimizer.TaskPlan) func(cloud.Offer) float64 {
 	type machine struct {
 		cloud.Place
@@ -164,7 +163,7 @@ func extraOf(t *optimizer.TaskPlan) func(cloud.Offer) float64 {
 	for i := range t.Candidates {
 		c := &t.Candidates[i]
 		m := machine{c.Offer.Place, c.Offer.InstanceType, c.Offer.Spot}
-		more := (c.Cost+c.Moved)/hours - c.Offer.HourlyPrice
+		more := (c.Cost+c.Moved)/hours - c.Offer.HourlyPrice*(1-c.Offer.PaidShare)
 		if _, seen := extra[m]; !seen && math.Abs(more) > 1e-6 { // less is rounding
 			extra[m] = more
 		}

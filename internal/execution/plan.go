@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/catalog"
@@ -96,7 +97,7 @@ func (x *Executor) plan(ctx context.Context, call cluster.Call, of planning) (_ 
 	} else {
 		var c *config.Config
 		if c, err = settings(call, of.dag.Tasks[0]); err == nil {
-			p.Sources, p.Refused, err = x.enabled(ctx, call, c, clouds(of.dag))
+			p.Sources, p.Reservations, p.Refused, err = x.enabled(ctx, call, c, of.dag)
 		}
 	}
 	if err != nil {
@@ -113,21 +114,29 @@ func (x *Executor) plan(ctx context.Context, call cluster.Call, of planning) (_ 
 // enabled are the clouds that c allows and whose credentials work, as the
 // optimizer wants them. A cloud that does not answer is left out, and said to be:
 // it must not keep the others from being used. Why a cloud is left out is also
-// returned, by its name. Only those named are asked; nil: all.
-func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Config, named []string) ([]optimizer.Source, map[string]string, error) {
+// returned, by its name. Only those are asked that the tasks can run on. The reservations are
+// those that the others have room in.
+func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Config, dag *task.Dag) ([]optimizer.Source, []cloud.Reservation, map[string]string, error) {
 	all := x.Providers.All()
+	named := clouds(dag)
 	if named != nil {
 		all = slices.DeleteFunc(slices.Clone(all), func(p cloud.Provider) bool { return !slices.Contains(named, p.Name()) })
 	}
 	found := make([]optimizer.Source, len(all))
 	errs := make([]error, len(all))
+	reserved := make([][]cloud.Reservation, len(all))
+	unlisted := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, p := range all { // at once: one that is slow keeps nobody waiting twice
-		wg.Go(func() { found[i], errs[i] = x.source(ctx, c, p) })
+		wg.Go(func() {
+			if found[i], errs[i] = x.source(ctx, c, p); errs[i] == nil {
+				reserved[i], unlisted[i] = reservations(ctx, c, p, dag)
+			}
+		})
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
+		return nil, nil, nil, context.Cause(ctx)
 	}
 	var sources []optimizer.Source
 	var refused []string
@@ -136,6 +145,9 @@ func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Con
 		err := errs[i]
 		if err == nil {
 			sources = append(sources, found[i])
+			if unlisted[i] != nil {
+				fmt.Fprintf(call.Out, "Reservations of %s that could not be listed do not count in the plan: %v\n", p.DisplayName(), unlisted[i])
+			}
 			continue
 		}
 		reasons[p.Name()] = err.Error()
@@ -145,13 +157,63 @@ func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Con
 		}
 	}
 	if len(sources) == 0 && named == nil { // else the plan says what there is no way to
-		return nil, nil, &api.Error{
+		return nil, nil, nil, &api.Error{
 			Type:    api.ErrNoCloudAccess,
 			Message: "No infrastructure is enabled. " + strings.Join(refused, "; "),
 			Hint:    "See what is missing with: sky check",
 		}
 	}
-	return sources, reasons, nil
+	return sources, slices.Concat(reserved...), reasons, nil
+}
+
+// reservationsWait is how long a plan waits for a cloud's reservations: it can be made without.
+const reservationsWait = 30 * time.Second
+
+// reservations are those that a cloud has in the regions where the tasks can run, if its
+// settings say that they are used. Spot machines are never reserved.
+func reservations(ctx context.Context, c *config.Config, p cloud.Provider, dag *task.Dag) ([]cloud.Reservation, error) {
+	lister, ok := cloud.As[cloud.ReservationLister](p)
+	regions, concerned := reservedRegions(dag, p.Name())
+	if !ok || !concerned {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, reservationsWait, fmt.Errorf("there was no answer in %v", reservationsWait))
+	defer cancel()
+	all, err := lister.ListReservations(ctx, c.Sections(config.Scope{Cloud: p.Name()})(""), regions)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return all, err
+}
+
+// reservedRegions are the regions of a cloud in which the tasks can have machines that are no spot
+// machines; nil: any. concerned is false if they can have none there.
+func reservedRegions(dag *task.Dag, cloudName string) (regions []string, concerned bool) {
+	all := false
+	for _, t := range dag.Tasks {
+		resources := t.Resources
+		if len(resources) == 0 {
+			resources = []task.Resources{{}}
+		}
+		for _, r := range resources {
+			if r.UseSpot != nil && *r.UseSpot || r.Cloud != "" && !strings.EqualFold(r.Cloud, cloudName) {
+				continue
+			}
+			concerned = true
+			named := r.Regions
+			if r.Region != "" {
+				named = []string{r.Region}
+			}
+			all = all || len(named) == 0
+			for _, region := range named {
+				regions = append(regions, strings.ToLower(region))
+			}
+		}
+	}
+	if all {
+		return nil, concerned
+	}
+	return regions, concerned
 }
 
 // clouds are those that a plan has to know of: what every candidate of every task
@@ -314,7 +376,7 @@ func planOffer(c optimizer.Candidate) api.PlanOffer {
 	o := api.PlanOffer{
 		Cloud: c.Offer.Cloud, Region: c.Offer.Region, InstanceType: c.Offer.InstanceType,
 		Accelerators: c.Offer.Accelerators, UseSpot: c.Offer.Spot, CPUs: c.Offer.CPUs, MemoryGiB: c.Offer.MemoryGiB,
-		HourlyPrice: c.Offer.HourlyPrice, TotalHourlyPrice: c.Offer.HourlyPrice * float64(c.NumNodes), Unpriced: c.Unpriced,
+		HourlyPrice: c.Offer.HourlyPrice, TotalHourlyPrice: c.Offer.HourlyPrice * float64(c.NumNodes-c.Reserved()), Reserved: c.Reserved(), Unpriced: c.Unpriced,
 	}
 	if c.Offer.Zone != "" {
 		o.Zone = &c.Offer.Zone

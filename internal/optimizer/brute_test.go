@@ -203,7 +203,7 @@ func TestJobGroupStaysInOneRegion(t *testing.T) {
 }
 
 func TestReservedMachinesAreFree(t *testing.T) {
-	p := Problem{Dag: one(want("A100", 8)), Sources: market(), Reservations: []Reservation{{Place: cloud.Place{Cloud: "aws", Region: "us-east-1"}, InstanceType: "p4d.24xlarge", Free: 1}}}
+	p := Problem{Dag: one(want("A100", 8)), Sources: market(), Reservations: []cloud.Reservation{{Place: cloud.Place{Cloud: "aws", Region: "us-east-1"}, InstanceType: "p4d.24xlarge", Free: 1}}}
 	plan, err := Optimize(p)
 	if err != nil {
 		t.Fatal(err)

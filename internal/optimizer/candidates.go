@@ -55,11 +55,18 @@ func (f *finder) search() []Candidate {
 				continue
 			}
 			for _, q := range req.queries(s) {
-				q.EachZone = f.reservedByZone(s) || f.blocksZones()
-				a := newAnswer(s, q)
-				a.entry, a.source = int32(i), int32(si)
-				found = append(found, a)
-				n += a.selection.Len() + len(a.offers)
+				add := func(a answer) {
+					a.entry, a.source = int32(i), int32(si)
+					found = append(found, a)
+					n += a.selection.Len() + len(a.offers)
+				}
+				q.EachZone = f.blocksZones()
+				if zones, ok := f.byReservedZone(s, q); ok {
+					a := newAnswer(s, zones)
+					a.reserved = true
+					add(a)
+				}
+				add(newAnswer(s, q))
 			}
 		}
 	}
@@ -68,12 +75,6 @@ func (f *finder) search() []Candidate {
 		out = f.collect(out, &found[i])
 	}
 	return out
-}
-
-// reservedByZone reports whether machines are reserved in single zones of a
-// source, so that its zones are not alike.
-func (f *finder) reservedByZone(s Source) bool {
-	return slices.ContainsFunc(f.problem.Reservations, func(r Reservation) bool { return r.Place.Cloud == s.Name() && r.Place.Zone != "" })
 }
 
 // blocksZones reports whether the task must not use single zones, so that the zones of
@@ -86,6 +87,7 @@ func (f *finder) blocksZones() bool {
 // offers.
 type answer struct {
 	list          bool
+	reserved      bool // only what reservations have room for counts
 	selection     catalog.Selection
 	offers        []cloud.Offer
 	wanted        string
@@ -109,12 +111,18 @@ func newAnswer(s Source, q catalog.Query) answer {
 func (f *finder) collect(out []Candidate, a *answer) []Candidate {
 	res := f.reqs[a.entry].res
 	add := func(o *cloud.Offer) {
+		if a.reserved && !f.problem.covered(o) {
+			return
+		}
 		if at := BlockedBy(f.task.BlockedResources, o); at >= 0 && !f.unfiltered {
 			f.matched[at]++
 			return
 		}
 		out = append(out, Candidate{Offer: *o, Resources: res, NumNodes: f.nodes, Unpriced: a.list && o.HourlyPrice == 0, LastResort: res.Cloud == "" && lastResort(f.problem.Sources[a.source]), wanted: a.wanted, entry: a.entry, source: a.source})
-		f.problem.estimate(f.task, &out[len(out)-1])
+		c := &out[len(out)-1]
+		if f.problem.estimate(f.task, c); a.reserved && c.Offer.PaidShare == 0 {
+			out = out[:len(out)-1]
+		}
 	}
 	a.selection.Each(add)
 	for i := range a.offers {

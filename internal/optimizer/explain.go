@@ -38,7 +38,9 @@ type Alternative struct {
 // that what they exclude is named too. task is an index into the Dag.
 func Explain(p Problem, plan *Plan, at int) []Alternative {
 	t := &plan.Tasks[at]
-	f := finder{problem: &p, task: t.Task, nodes: max(t.Task.NumNodes, 1), unfiltered: true}
+	open := p
+	open.Reservations = t.reservations
+	f := finder{problem: &open, task: t.Task, nodes: max(t.Task.NumNodes, 1), unfiltered: true}
 	cands, err := f.candidates()
 	if err != nil {
 		return nil

@@ -54,15 +54,9 @@ type Problem struct {
 	// Replica means that the tasks run as replicas of a service, whose ports need not be
 	// open: load balancers reach them also through their agents.
 	Replica bool
-	// Reservations are machines that are paid for already.
-	Reservations []Reservation
-}
-
-// Reservation is a number of machines that cost nothing more.
-type Reservation struct {
-	Place        cloud.Place // an empty Zone holds in the whole region
-	InstanceType string
-	Free         int
+	// Reservations are machines that are paid for already. Tasks that run at the same time
+	// share them; those of a chain can use the same.
+	Reservations []cloud.Reservation
 }
 
 // Plan says where each task goes.
@@ -90,9 +84,11 @@ type TaskPlan struct {
 	// Excluded says how many offers that fit each of the task's blocked resources
 	// excluded.
 	Excluded []int
-	sources  []Source
-	ordered  bool
-	target   Target
+	// reservations are those that the tasks before it leave.
+	reservations []cloud.Reservation
+	sources      []Source
+	ordered      bool
+	target       Target
 }
 
 // Candidate is an offer that satisfies one of a task's requests.
@@ -138,6 +134,7 @@ func Optimize(p Problem) (*Plan, error) {
 		p.Minimize = Cost
 	}
 	plan := &Plan{Minimize: p.Minimize, Exact: true, Tasks: make([]TaskPlan, len(p.Dag.Tasks))}
+	beside := sideBySide(p.Dag)
 	for i, t := range p.Dag.Tasks {
 		if at, ok := p.Placed[i]; ok {
 			plan.Tasks[i] = TaskPlan{Task: t, Chosen: Candidate{Offer: cloud.Offer{Place: at}}}
@@ -148,6 +145,9 @@ func Optimize(p Problem) (*Plan, error) {
 			return nil, err
 		}
 		plan.Tasks[i] = tp
+		if beside {
+			p.Reservations = left(p.Reservations, tp.Candidates)
+		}
 	}
 	if err := choose(&p, plan); err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func planTask(p *Problem, t *task.Task) (TaskPlan, error) {
 	ordered := t.Preference == task.Ordered
 	rank(cands, p.Minimize, ordered)
 	setRanks(cands)
-	return TaskPlan{Task: t, Chosen: cands[0], Candidates: cands, Excluded: f.matched, sources: p.Sources, ordered: ordered, target: p.Minimize}, nil
+	return TaskPlan{Task: t, Chosen: cands[0], Candidates: cands, Excluded: f.matched, reservations: p.Reservations, sources: p.Sources, ordered: ordered, target: p.Minimize}, nil
 }
 
 // estimate fills in what a candidate costs and how long it takes.
@@ -179,18 +179,9 @@ func (p *Problem) estimate(t *task.Task, c *Candidate) {
 	default:
 		c.Time = defaultRuntime.Seconds()
 	}
-	paid := c.NumNodes
-	for i := range p.Reservations {
-		if r := &p.Reservations[i]; r.covers(&c.Offer) {
-			paid = max(0, paid-r.Free)
-		}
-	}
-	c.Cost = c.Offer.HourlyPrice * c.Time / 3600 * float64(paid)
-}
-
-func (r *Reservation) covers(o *cloud.Offer) bool {
-	return !o.Spot && r.Place.Cloud == o.Cloud && r.InstanceType == o.InstanceType &&
-		(r.Place.Region == "" || r.Place.Region == o.Region) && (r.Place.Zone == "" || r.Place.Zone == o.Zone)
+	reserved := p.reserved(c)
+	c.Offer.PaidShare = float64(reserved) / float64(c.NumNodes)
+	c.Cost = c.Offer.HourlyPrice * c.Time / 3600 * float64(c.NumNodes-reserved)
 }
 
 // nano turns $ or seconds into whole billionths, so that sums do not depend on

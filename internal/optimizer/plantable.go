@@ -39,6 +39,7 @@ func (p *Plan) Table(w io.Writer, colour bool, columns int) {
 		if t.timed() || t.moves() {
 			fmt.Fprintln(w, t.decided())
 		}
+		t.reservedNote(w)
 		t.excluded(w)
 	}
 }
@@ -138,15 +139,20 @@ func (c *Candidate) metric(t Target) string {
 // cells are the columns INFRA to GPUS of a candidate.
 func (t *TaskPlan) cells(c *Candidate) []string {
 	o := &c.Offer
-	infra := t.sources[c.source].DisplayName()
-	if where := cmp.Or(o.Zone, facts.InPlace(o.Cloud, o.Region)); where != "" {
-		infra += " (" + middleCut(where, 25) + ")"
-	}
 	instance := cmp.Or(o.InstanceType, "-")
 	if o.Spot {
 		instance += "[Spot]"
 	}
-	return []string{infra, instance, number(o.CPUs), number(o.MemoryGiB), acceleratorText(o.Accelerators)}
+	return []string{t.infra(c), instance, number(o.CPUs), number(o.MemoryGiB), acceleratorText(o.Accelerators)}
+}
+
+// infra is where a candidate is.
+func (t *TaskPlan) infra(c *Candidate) string {
+	infra := t.sources[c.source].DisplayName()
+	if where := cmp.Or(c.Offer.Zone, facts.InPlace(c.Offer.Cloud, c.Offer.Region)); where != "" {
+		infra += " (" + middleCut(where, 25) + ")"
+	}
+	return infra
 }
 
 func (t *TaskPlan) considered(w io.Writer, target Target, colour bool, columns int) {

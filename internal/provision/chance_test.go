@@ -170,3 +170,57 @@ func TestRankKeepsTiersAndOrders(t *testing.T) {
 		})
 	}
 }
+
+// Machines that are paid for already come first, also where others found no room.
+func TestReservedMachinesComeFirst(t *testing.T) {
+	at := func(place string, price, share float64) cloud.Offer {
+		o := offerAt(place)
+		o.HourlyPrice, o.PaidShare = price, share
+		return o
+	}
+	full := []Seen{{offerAt("aws/east/a"), noon, false}, {offerAt("aws/east/a"), noon, false}, {offerAt("aws/east/a"), noon, false}}
+	for _, tt := range []struct {
+		name   string
+		seen   []Seen
+		offers []cloud.Offer
+		want   string // that comes first
+	}{
+		{"all nodes", nil, []cloud.Offer{at("gcp/us/a", 1, 0), at("aws/east/a", 9, 1)}, "aws/east/a"},
+		{"all nodes, where there was no room", full, []cloud.Offer{at("gcp/us/a", 1, 0), at("aws/east/a", 9, 1)}, "aws/east/a"},
+		{"half of them, and cheaper", nil, []cloud.Offer{at("gcp/us/a", 1, 0), at("aws/east/a", 1.9, 0.5)}, "aws/east/a"},
+		{"half of them, and dearer", nil, []cloud.Offer{at("aws/east/a", 2.1, 0.5), at("gcp/us/a", 1, 0)}, "gcp/us/a"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := Ranking{}.Rank([][]cloud.Offer{tt.offers}, NewChances(tt.seen, noon, time.Hour), nil, nil)[0][0]
+			if got.Place != offerAt(tt.want).Place {
+				t.Errorf("%v comes first", got.Place)
+			}
+		})
+	}
+}
+
+// A refusal for want of room says nothing about a reservation that has room now; that the
+// cloud was asked and has none does, and so do other refusals.
+func TestRefusalsOfPlacesWithReservations(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		by    Refusal
+		share float64
+		first bool
+	}{
+		{"no room", Refusal{Outcome: Capacity, Since: noon}, 1, true},
+		{"no quota", Refusal{Outcome: Quota, Since: noon}, 1, true},
+		{"no room for some nodes", Refusal{Outcome: Capacity, Since: noon}, 0.5, false},
+		{"not permitted", Refusal{Outcome: Permission, Since: noon}, 1, false},
+		{"the cloud was asked", Refusal{Outcome: Capacity}, 1, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, other := offerAt("aws/east/a"), offerAt("gcp/us/a")
+			o.PaidShare, tt.by.Block = tt.share, cloud.BlockOffer(o)
+			got, ok := NewPlanner([][]cloud.Offer{{o, other}}, []Refusal{tt.by}, nil).Next()
+			if !ok || (got.Place == o.Place) != tt.first {
+				t.Errorf("%v comes first", got.Place)
+			}
+		})
+	}
+}

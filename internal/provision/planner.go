@@ -166,11 +166,17 @@ func (p *Planner) Reprice(o cloud.Offer, price float64) {
 // Lately is the refusal because of which an offer is passed over, or nil.
 func (p *Planner) Lately(o *cloud.Offer) *Refusal {
 	for i := range p.lately {
-		if p.lately[i].Matches(o) {
-			return &p.lately[i]
+		if r := &p.lately[i]; r.Matches(o) && !r.refutedBy(o) {
+			return r
 		}
 	}
 	return nil
+}
+
+// refutedBy reports whether there is room for an offer that was refused when there was none:
+// its cloud has said since that reservations hold all nodes.
+func (r *Refusal) refutedBy(o *cloud.Offer) bool {
+	return o.PaidShare == 1 && !r.Since.IsZero() && (r.Outcome == Capacity || r.Outcome == Quota)
 }
 
 func (p *Planner) isClosed(o *cloud.Offer) bool {

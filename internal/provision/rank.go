@@ -27,9 +27,9 @@ const (
 )
 
 // Rank orders the offers of each tier by what it is expected to cost to get a
-// machine there, attempts that fail included; tiers stay apart. Equal ones, and
-// free ones, keep their order. slow reports how long a failed attempt takes; nil:
-// a minute. extra is as in [Request].
+// machine there, attempts that fail included; tiers stay apart. Nodes that fit into
+// reservations cost nothing. Equal ones, and free ones, keep their order. slow reports
+// how long a failed attempt takes; nil: a minute. extra is as in [Request].
 func (r Ranking) Rank(tiers [][]cloud.Offer, c *Chances, slow func(*cloud.Offer) time.Duration, extra func(cloud.Offer) float64) [][]cloud.Offer {
 	if r.PriceOnly {
 		return tiers
@@ -52,7 +52,7 @@ func (r Ranking) rank(offers []cloud.Offer, c *Chances, slow func(*cloud.Offer) 
 	all := make([]ranked, len(offers))
 	least := math.Inf(1)
 	for i, o := range offers {
-		all[i] = ranked{o, o.HourlyPrice}
+		all[i] = ranked{o, o.HourlyPrice * (1 - o.PaidShare)}
 		if extra != nil {
 			all[i].cost += extra(o)
 		}
@@ -65,7 +65,11 @@ func (r Ranking) rank(offers []cloud.Offer, c *Chances, slow func(*cloud.Offer) 
 		if slow != nil {
 			took = min(max(slow(&o), leastFailure), mostFailure)
 		}
-		all[i].cost = expected(all[i].cost, c.Of(&o), minute*took.Minutes())
+		chance := c.Of(&o)
+		if o.PaidShare == 1 { // the cloud says that they are free
+			chance = 1
+		}
+		all[i].cost = expected(all[i].cost, chance, minute*took.Minutes())
 	}
 	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.cost, b.cost) })
 	out := make([]cloud.Offer, len(all))

@@ -68,6 +68,7 @@ var (
 	_ cloud.CredentialStamper = (*Provider)(nil)
 	_ cloud.PermissionReader  = (*Provider)(nil)
 	_ cloud.DiskCloner        = (*Provider)(nil)
+	_ cloud.ReservationLister = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
@@ -34,21 +31,9 @@ func (d driver) ListImages(ctx context.Context, id cloud.ClusterID, region strin
 			return nil, err
 		}
 	}
-	found, errs := make([][]vm.Image, len(regions)), make([]error, len(regions))
-	var g errgroup.Group
-	g.SetLimit(atOnce)
-	for n, region := range regions {
-		g.Go(func() error {
-			found[n], errs[n] = d.imagesIn(ctx, id, region)
-			return nil
-		})
-	}
-	g.Wait()
 	// Nothing was made in regions that a policy of the organization denies.
-	if denied := func(err error) bool { _, ok := errors.AsType[*cloud.PermissionError](err); return ok }; slices.Contains(errs, nil) {
-		errs = slices.DeleteFunc(errs, denied)
-	}
-	return slices.Concat(found...), errors.Join(errs...)
+	found, errs := inRegions(regions, func(region string) ([]vm.Image, error) { return d.imagesIn(ctx, id, region) })
+	return found, errors.Join(errs...)
 }
 
 func (d driver) imagesIn(ctx context.Context, id cloud.ClusterID, region string) (all []vm.Image, err error) {

@@ -2,9 +2,12 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
@@ -38,4 +41,22 @@ func (p *Provider) knows(ctx context.Context, region string, id cloud.ClusterID)
 		return &cloud.PermissionError{Place: at, Err: fmt.Errorf("these credentials are good elsewhere and not in this region: it is not switched on, or the account's organization denies it: %w", why)}
 	}
 	return nil
+}
+
+// inRegions asks regions the same, several at once, and returns all answers. Regions that
+// deny it while others do not are passed over.
+func inRegions[T any](regions []string, ask func(region string) ([]T, error)) ([]T, []error) {
+	found, errs := make([][]T, len(regions)), make([]error, len(regions))
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for n, region := range regions {
+		g.Go(func() error {
+			found[n], errs[n] = ask(region)
+			return nil
+		})
+	}
+	g.Wait()
+	denied := func(err error) bool { _, ok := errors.AsType[*cloud.PermissionError](err); return ok }
+	answered := slices.Contains(errs, nil)
+	return slices.Concat(found...), slices.DeleteFunc(errs, func(err error) bool { return err == nil || answered && denied(err) })
 }

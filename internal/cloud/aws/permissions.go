@@ -73,7 +73,7 @@ func (p *Provider) pretend(ctx context.Context, region string) map[string]func(*
 		tags[k] = v
 	}
 	one := []string{noInstance}
-	return map[string]func(*ec2.Client) error{
+	calls := map[string]func(*ec2.Client) error{
 		"DescribeInstances": func(c *ec2.Client) error {
 			_, err := c.DescribeInstances(ctx, &ec2.DescribeInstancesInput{DryRun: dry}, once)
 			return err
@@ -138,6 +138,13 @@ func (p *Provider) pretend(ctx context.Context, region string) map[string]func(*
 			return err
 		},
 	}
+	if s.Prioritize || len(s.Reservations) > 0 {
+		calls["DescribeCapacityReservations"] = func(c *ec2.Client) error {
+			_, err := c.DescribeCapacityReservations(ctx, &ec2.DescribeCapacityReservationsInput{DryRun: dry}, once)
+			return err
+		}
+	}
+	return calls
 }
 
 // cheapest is a type that every account may rent.

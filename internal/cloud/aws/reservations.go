@@ -3,6 +3,7 @@ package aws
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,21 +35,12 @@ func (p *Provider) reservations(ctx context.Context, spec cloud.LaunchSpec, s Se
 	if plan, ok := p.plans.Load(spec.Token); ok {
 		return plan.(map[int]*reservation), nil
 	}
-	client, err := p.ec2(ctx, spec.Offer.Region)
+	// By type, since an id of another region is an error to EC2.
+	list, err := p.describeReservations(ctx, spec.Offer.Place, "instance-type", spec.Offer.InstanceType)
 	if err != nil {
 		return nil, err
 	}
-	// By type, since an id of another region is an error to EC2.
-	in := &ec2.DescribeCapacityReservationsInput{Filters: []types.Filter{{Name: sdk.String("instance-type"), Values: []string{spec.Offer.InstanceType}}}}
-	var list []types.CapacityReservation
-	for pages := ec2.NewDescribeCapacityReservationsPaginator(client, in); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, translate(ctx, spec.Offer.Place, err)
-		}
-		list = append(list, page.CapacityReservations...)
-	}
-	shares, err := reserved(spec, list, s.Reservations, len(ranks), together)
+	shares, err := reserved(spec, list, s, len(ranks), together)
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +56,85 @@ func (p *Provider) reservations(ctx context.Context, spec cloud.LaunchSpec, s Se
 	return plan, nil
 }
 
+// describeReservations reads the reservations of a region that pass a filter.
+func (p *Provider) describeReservations(ctx context.Context, at cloud.Place, filter, value string) ([]types.CapacityReservation, error) {
+	client, err := p.ec2(ctx, at.Region)
+	if err != nil {
+		return nil, err
+	}
+	in := &ec2.DescribeCapacityReservationsInput{Filters: []types.Filter{{Name: sdk.String(filter), Values: []string{value}}}}
+	var list []types.CapacityReservation
+	for pages := ec2.NewDescribeCapacityReservationsPaginator(client, in); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, translate(ctx, at, err)
+		}
+		list = append(list, page.CapacityReservations...)
+	}
+	return list, nil
+}
+
+// freeIn is how many machines can be put into a reservation now. A capacity block is over
+// when its time is.
+func freeIn(r types.CapacityReservation) int {
+	if r.State != types.CapacityReservationStateActive || isBlock(r) && r.EndDate != nil && !time.Now().Before(*r.EndDate) {
+		return 0
+	}
+	return int(sdk.ToInt32(r.AvailableInstanceCount))
+}
+
+func isBlock(r types.CapacityReservation) bool {
+	return r.ReservationType == types.CapacityReservationTypeCapacityBlock
+}
+
+func (s *Settings) names(r types.CapacityReservation) bool {
+	return slices.Contains(s.Reservations, sdk.ToString(r.CapacityReservationId))
+}
+
+// open reports whether EC2 puts machines of sky's into a reservation that is not named,
+// and the settings ask for that.
+func (s *Settings) open(r types.CapacityReservation) bool {
+	return s.Prioritize && r.InstanceMatchCriteria == types.InstanceMatchCriteriaOpen && !isBlock(r) &&
+		r.InstancePlatform == types.CapacityReservationInstancePlatformLinuxUnix && r.Tenancy == types.CapacityReservationTenancyDefault &&
+		sdk.ToString(r.PlacementGroupArn) == ""
+}
+
+// ListReservations asks each region for the active reservations.
+func (p *Provider) ListReservations(ctx context.Context, section map[string]any, regions []string) ([]cloud.Reservation, error) {
+	s := ReadSettings(section)
+	if !s.Prioritize && len(s.Reservations) == 0 {
+		return nil, nil
+	}
+	open, err := p.regions.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if regions != nil {
+		open = slices.DeleteFunc(open, func(region string) bool { return !slices.Contains(regions, region) })
+	}
+	found, errs := inRegions(open, func(region string) (out []cloud.Reservation, err error) {
+		at := cloud.Place{Cloud: Name, Region: region}
+		list, err := p.describeReservations(ctx, at, "state", string(types.CapacityReservationStateActive))
+		for _, r := range list {
+			at.Zone = sdk.ToString(r.AvailabilityZone)
+			one := cloud.Reservation{Place: at, InstanceType: sdk.ToString(r.InstanceType), Free: freeIn(r), Near: cloud.NearWhole}
+			switch {
+			case one.Free == 0:
+			case s.names(r):
+				out = append(out, one)
+			case s.open(r):
+				one.Near = cloud.NearNone // they are in a placement group
+				out = append(out, one)
+			}
+		}
+		return out, err
+	})
+	if len(errs) > 1 {
+		return found, fmt.Errorf("%w (and %d more regions say so or the like)", errs[0], len(errs)-1)
+	}
+	return found, errors.Join(errs...)
+}
+
 // share is how many nodes a reservation takes.
 type share struct {
 	in    *reservation
@@ -75,16 +146,16 @@ type share struct {
 // room first. What fits into none is rented on demand, unless a reservation that
 // has not begun would hold all nodes: that is worth waiting for. Nodes that have
 // to be together are in reservations of one zone, all of them, or in none.
-func reserved(spec cloud.LaunchSpec, list []types.CapacityReservation, names []string, nodes int, together bool) ([]share, error) {
+func reserved(spec cloud.LaunchSpec, list []types.CapacityReservation, s Settings, nodes int, together bool) ([]share, error) {
 	var open, coming []types.CapacityReservation
 	for _, r := range list {
 		at := vm.Machine{Zone: sdk.ToString(r.AvailabilityZone), ZoneID: sdk.ToString(r.AvailabilityZoneId)}
-		if !slices.Contains(names, sdk.ToString(r.CapacityReservationId)) || sdk.ToString(r.InstanceType) != spec.Offer.InstanceType || !at.InZone(spec.Offer.Zone) {
+		if !s.names(r) || sdk.ToString(r.InstanceType) != spec.Offer.InstanceType || !at.InZone(spec.Offer.Zone) {
 			continue
 		}
 		switch r.State {
 		case types.CapacityReservationStateActive:
-			if sdk.ToInt32(r.AvailableInstanceCount) > 0 {
+			if freeIn(r) > 0 {
 				open = append(open, r)
 			}
 		case types.CapacityReservationStateScheduled, types.CapacityReservationStatePending, types.CapacityReservationStatePaymentPending,
@@ -110,7 +181,7 @@ func reserved(spec cloud.LaunchSpec, list []types.CapacityReservation, names []s
 		n := min(missing, int(sdk.ToInt32(r.AvailableInstanceCount)))
 		missing -= n
 		shares = append(shares, share{&reservation{id: sdk.ToString(r.CapacityReservationId), zone: sdk.ToString(r.AvailabilityZone), zoneID: sdk.ToString(r.AvailabilityZoneId),
-			block: r.ReservationType == types.CapacityReservationTypeCapacityBlock}, n})
+			block: isBlock(r)}, n})
 	}
 	if missing > 0 && len(coming) > 0 {
 		return nil, notYet(spec.Offer.Place, coming)

@@ -3,6 +3,7 @@ package aws_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -290,3 +291,82 @@ func TestSessionManager(t *testing.T) {
 }
 
 func quotaCode(context.Context, string, bool) string { return "L-1" }
+
+// TestListReservations: what a plan may count on is what a launch is put into.
+func TestListReservations(t *testing.T) {
+	const m = "p5.48xlarge"
+	fake := start(t)
+	for _, r := range []awsfake.Reservation{
+		{ID: "cr-named", Zone: "us-west-2b", Machine: m, Count: 3},
+		{ID: "cr-open", Zone: "us-east-1a", Machine: m, Count: 2, Open: true},
+		{ID: "cr-windows", Zone: "us-east-1a", Machine: m, Count: 2, Open: true, Platform: "Windows"},
+		{ID: "cr-other", Zone: "us-east-1b", Machine: m, Count: 2},
+		{ID: "cr-block", Zone: "us-east-1c", Machine: m, Count: 4, Block: true, End: time.Now().Add(time.Hour)},
+		{ID: "cr-over", Zone: "us-east-1c", Machine: m, Count: 4, Block: true, End: time.Now().Add(-time.Hour)},
+		{ID: "cr-coming", Zone: "us-east-1c", Machine: m, Count: 4, Block: true, Start: time.Now().Add(time.Hour)},
+		{ID: "cr-empty", Zone: "us-east-1b", Machine: m, Count: 0},
+	} {
+		fake.Reserve(r)
+	}
+	all := []any{"cr-named", "cr-block", "cr-over", "cr-coming", "cr-empty", "cr-gone"}
+	listed := func(section map[string]any, regions []string, want ...string) {
+		t.Helper()
+		list, err := with(aws.Settings{}).ListReservations(t.Context(), section, regions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range list {
+			if r.InstanceType != m || r.Place.Region != r.Place.Zone[:len(r.Place.Zone)-1] {
+				t.Errorf("%+v", r)
+			}
+			got = append(got, fmt.Sprintf("%s %d %d", r.Place.Zone, r.Free, r.Near))
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%v in %v: %q, want %q", section, regions, got, want)
+		}
+	}
+	listed(map[string]any{"specific_reservations": all}, nil, "us-east-1c 4 1", "us-west-2b 3 1")
+	listed(map[string]any{"specific_reservations": all}, []string{"us-west-2", "nowhere-1"}, "us-west-2b 3 1")
+	listed(map[string]any{"prioritize_reservations": true}, nil, "us-east-1a 2 2")
+	listed(map[string]any{"specific_reservations": all, "prioritize_reservations": true}, nil, "us-east-1a 2 2", "us-east-1c 4 1", "us-west-2b 3 1")
+
+	// Machines go there without naming an open reservation, and take from what is free.
+	for zone := range map[string]bool{"us-east-1a": true, "us-west-2b": true} {
+		fake.Fill(zone, m, false, 0)
+	}
+	p := with(aws.Settings{Prioritize: true, Reservations: []string{"cr-named"}})
+	for zone, want := range map[string]string{"us-east-1a": "cr-open", "us-west-2b": "cr-named"} {
+		spec := big(1)
+		spec.ID.Name, spec.Token, spec.Offer.Region, spec.Offer.Zone = "c"+zone, zone, zone[:len(zone)-1], zone
+		nodes, err := p.Launch(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, in := fake.Details(nodes[0].ID); in != want {
+			t.Errorf("a machine in %s is in %q", zone, in)
+		}
+	}
+	listed(map[string]any{"specific_reservations": all, "prioritize_reservations": true}, nil, "us-east-1a 1 2", "us-east-1c 4 1", "us-west-2b 2 1")
+
+	// In pages, and where the permission is missing.
+	fake.Page = 1
+	listed(map[string]any{"specific_reservations": all, "prioritize_reservations": true}, []string{"us-east-1"}, "us-east-1a 1 2", "us-east-1c 4 1")
+	fake.Deny(false, "ec2:DescribeCapacityReservations")
+	list, err := with(aws.Settings{}).ListReservations(t.Context(), map[string]any{"prioritize_reservations": true}, nil)
+	if refused := (*cloud.PermissionError)(nil); len(list) > 0 || !errors.As(err, &refused) || !strings.Contains(err.Error(), "more regions say so") {
+		t.Errorf("%v, %v", list, err)
+	}
+	for s, want := range map[*aws.Settings]bool{{}: false, {Prioritize: true}: true, {Reservations: []string{"cr-named"}}: true} {
+		if l, err := with(*s).Lacking(t.Context()); err != nil || slices.Contains(l.Permissions, "ec2:DescribeCapacityReservations") != want {
+			t.Errorf("%+v: lacking %v, %v", s, l.Permissions, err)
+		}
+	}
+	// Nobody else asks anything.
+	fake.Refuse()
+	for _, section := range []map[string]any{nil, {"prioritize_reservations": false, "specific_reservations": []any{}}} {
+		if list, err := with(aws.Settings{}).ListReservations(t.Context(), section, nil); list != nil || err != nil {
+			t.Errorf("%v, %v", list, err)
+		}
+	}
+}

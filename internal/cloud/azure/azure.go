@@ -81,6 +81,7 @@ var (
 	_ cloud.PermissionReader   = (*Provider)(nil)
 	_ cloud.DiskCloner         = (*Provider)(nil)
 	_ cloud.AccountLister      = (*Provider)(nil)
+	_ cloud.ReservationLister  = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.

@@ -55,24 +55,26 @@ type reserved struct {
 	} `json:"properties"`
 }
 
-// free is how many machines of an offer fit into it. Zones are not chosen, so those of a
-// zone are for others.
-func (r reserved) free(o cloud.Offer) int {
-	switch {
-	case r.Properties.State != "Succeeded" && r.Properties.State != "", len(r.Zones) > 0,
-		!strings.EqualFold(r.SKU.Name, o.InstanceType), !strings.EqualFold(strings.ReplaceAll(r.Location, " ", ""), o.Region):
-		return 0
+// listed is the reservation in the words of package cloud. Zones are not chosen, so that
+// those of a zone are for others.
+func (r reserved) listed() cloud.Reservation {
+	one := cloud.Reservation{Place: cloud.Place{Cloud: Name, Region: strings.ToLower(strings.ReplaceAll(r.Location, " ", ""))}, InstanceType: r.SKU.Name}
+	if (r.Properties.State == "Succeeded" || r.Properties.State == "") && len(r.Zones) == 0 {
+		one.Free = max(0, r.SKU.Capacity-len(r.Properties.Machines))
 	}
-	return max(0, r.SKU.Capacity-len(r.Properties.Machines))
+	return one
 }
 
-// reservations are the ids of the capacity reservation groups that so many machines of an
-// offer are put into, one for each machine that finds room: those with most room first.
-func (d driver) reservations(ctx context.Context, a *account, s settings, o cloud.Offer, machines int) ([]string, error) {
+// group is a capacity reservation group: its id, and what it reserves where there is room.
+type group struct {
+	id   string
+	free []cloud.Reservation
+}
+
+// reservationGroups are those that the settings name.
+func (d driver) reservationGroups(ctx context.Context, a *account, s settings) ([]group, error) {
 	names := vm.Texts(s["specific_reservations"])
-	if len(names) == 0 || o.Spot {
-		return nil, nil
-	}
+	var groups []group
 	var all []resource
 	if slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "/") }) {
 		var err error
@@ -80,11 +82,6 @@ func (d driver) reservations(ctx context.Context, a *account, s settings, o clou
 			return nil, err
 		}
 	}
-	type place struct {
-		id   string
-		free int
-	}
-	var places []place
 	for _, name := range names {
 		id := name
 		if !strings.HasPrefix(name, "/") {
@@ -98,9 +95,57 @@ func (d driver) reservations(ctx context.Context, a *account, s settings, o clou
 		if err != nil {
 			return nil, fmt.Errorf("azure.specific_reservations: %w", err)
 		}
+		g := group{id: id}
 		for _, r := range held {
-			if n := r.free(o); n > 0 {
-				places = append(places, place{id, n})
+			if one := r.listed(); one.Free > 0 {
+				g.free = append(g.free, one)
+			}
+		}
+		groups = append(groups, g)
+	}
+	return groups, nil
+}
+
+// ListReservations asks for what the named capacity reservation groups hold.
+func (p *Provider) ListReservations(ctx context.Context, section map[string]any, regions []string) ([]cloud.Reservation, error) {
+	s := settings(section)
+	if len(vm.Texts(s["specific_reservations"])) == 0 {
+		return nil, nil
+	}
+	a, err := p.account(ctx)
+	var groups []group
+	if err == nil {
+		groups, err = driver{p, refusals}.reservationGroups(ctx, a, s)
+	}
+	if err != nil {
+		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
+	}
+	var out []cloud.Reservation
+	for _, g := range groups {
+		out = append(out, g.free...)
+	}
+	return slices.DeleteFunc(out, func(r cloud.Reservation) bool { return regions != nil && !slices.Contains(regions, r.Place.Region) }), nil
+}
+
+// reservations are the ids of the capacity reservation groups that so many machines of an
+// offer are put into, one for each machine that finds room: those with most room first.
+func (d driver) reservations(ctx context.Context, a *account, s settings, o cloud.Offer, machines int) ([]string, error) {
+	if len(vm.Texts(s["specific_reservations"])) == 0 || o.Spot {
+		return nil, nil
+	}
+	groups, err := d.reservationGroups(ctx, a, s)
+	if err != nil {
+		return nil, err
+	}
+	type place struct {
+		id   string
+		free int
+	}
+	var places []place
+	for _, g := range groups {
+		for _, r := range g.free {
+			if r.Covers(&o) {
+				places = append(places, place{g.id, r.Free})
 			}
 		}
 	}

@@ -92,6 +92,50 @@ func TestReservations(t *testing.T) {
 	})
 }
 
+// What a plan may count on is what a launch is put into.
+func TestListReservations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t, nil)
+		reserve(t, fake, "small", here.InstanceType, `"capacity":1}`)
+		reserve(t, fake, "large", here.InstanceType, `"capacity":2}`)
+		reserve(t, fake, "other", "Standard_E4s_v5", `"capacity":5}`)
+		reserve(t, fake, "zonal", here.InstanceType, `"capacity":5},"zones":["1"]`)
+		section := map[string]any{"specific_reservations": []any{"small", reservedIn + "large", "zonal"}}
+		listed := func(regions []string, want ...int) {
+			t.Helper()
+			all, err := provider(quick).ListReservations(t.Context(), section, regions)
+			var got []int
+			for _, r := range all {
+				if !r.Covers(&here) || r.Place.Region != "eastus" || r.Place.Zone != "" {
+					t.Errorf("%+v", r)
+				}
+				got = append(got, r.Free)
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%v: %v, want %v, %v", regions, got, want, err)
+			}
+		}
+		listed(nil, 1, 2)
+		listed([]string{"eastus"}, 1, 2)
+		listed([]string{"westus2"})
+		spec := launchSpec(2, "t")
+		spec.Settings = section
+		if nodes, err := try(t.Context(), provider(quick), spec); err != nil || !slices.Equal(held(t, fake, nodes), []string{"large", "large"}) {
+			t.Errorf("%v, %v", nodes, err)
+		}
+		listed(nil, 1)
+		section["specific_reservations"] = "none"
+		if _, err := provider(quick).ListReservations(t.Context(), section, nil); err == nil || !strings.Contains(err.Error(), `no capacity reservation group "none"`) {
+			t.Errorf("a group that is not there: %v", err)
+		}
+		// Nobody else asks anything.
+		asked := fake.Asked()
+		if all, err := provider(quick).ListReservations(t.Context(), map[string]any{"prioritize_reservations": true}, nil); all != nil || err != nil || !slices.Equal(fake.Asked(), asked) {
+			t.Errorf("%v, %v", all, err)
+		}
+	})
+}
+
 // What is reserved needs no quota.
 func TestReservedMachinesNeedNoQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

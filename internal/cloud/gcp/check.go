@@ -91,7 +91,7 @@ func (p *Provider) Lacking(ctx context.Context) (cloud.Lack, error) {
 	if s.VPC == "" && len(s.Subnets) == 0 || s.GPUDirect {
 		want = append(want, ownNetworkPermissions...)
 	}
-	if len(s.Reservations) > 0 {
+	if s.Prioritize || len(s.Reservations) > 0 {
 		want = append(want, reservedPermissions...)
 	}
 	if s.RunSeconds != 0 {

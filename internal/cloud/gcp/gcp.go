@@ -91,6 +91,7 @@ var (
 	_ cloud.CredentialCarrier = (*Provider)(nil)
 	_ cloud.DiskCloner        = (*Provider)(nil)
 	_ cloud.AccountLister     = (*Provider)(nil)
+	_ cloud.ReservationLister = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.

@@ -316,6 +316,94 @@ func TestReservationsAndPlacement(t *testing.T) {
 	})
 }
 
+// What a plan may count on is what a launch is put into.
+func TestListReservations(t *testing.T) {
+	virtual(t, func(b *bed) {
+		for zone, bodies := range map[string][]string{
+			"us-central1-a": {
+				`{"name": "paid", "specificReservationRequired": true, "specificReservation": {"count": "2", "instanceProperties": {"machineType": "n2-standard-2"}}}`,
+				`{"name": "other", "specificReservationRequired": true, "specificReservation": {"count": "5", "instanceProperties": {"machineType": "n2-standard-4"}}}`,
+			},
+			"us-east1-b": {
+				`{"name": "open", "specificReservation": {"count": "3", "instanceProperties": {"machineType": "n1-standard-8", "guestAccelerators": [{"acceleratorType": "nvidia-tesla-t4", "acceleratorCount": 2}]}}}`,
+				`{"name": "plain", "specificReservation": {"count": "4", "instanceProperties": {"machineType": "n1-standard-8"}}}`,
+			},
+		} {
+			for _, body := range bodies {
+				b.make("/zones/"+zone+"/reservations", body)
+			}
+		}
+		listed := func(section map[string]any, regions []string, want ...string) {
+			b.Helper()
+			all, err := b.p.ListReservations(b.Context(), section, regions)
+			var got []string
+			for _, r := range all {
+				if r.Near != cloud.NearFree || r.Place.Cloud != Name {
+					b.Errorf("%+v", r)
+				}
+				got = append(got, fmt.Sprint(r.Place.Region, " ", r.Place.Zone, " ", r.InstanceType, " ", r.Accelerators, " ", r.Free))
+			}
+			if err != nil || !slices.Equal(got, want) {
+				b.Errorf("%v in %v: %q, want %q, %v", section, regions, got, want, err)
+			}
+		}
+		const paid, plain, gpus = "us-central1 us-central1-a n2-standard-2 map[] 2", "us-east1 us-east1-b n1-standard-8 map[] 4", "us-east1 us-east1-b n1-standard-8 map[T4:2] 3"
+		specific, open := map[string]any{"specific_reservations": []any{"paid"}}, map[string]any{"prioritize_reservations": true}
+		both := map[string]any{"specific_reservations": []any{"paid"}, "prioritize_reservations": true}
+		listed(specific, nil, paid)
+		listed(open, nil, plain, gpus)
+		listed(both, nil, paid, plain, gpus)
+		listed(both, []string{"us-central1"}, paid)
+		both["managed_instance_group"] = map[string]any{"run_duration": 7200}
+		listed(both, nil, paid, plain)
+		if calls := b.fake.called("GET", "/aggregated/reservations"); calls != 5 {
+			b.Errorf("%d calls", calls)
+		}
+
+		// Reservations with GPUs and without are told apart.
+		a, err := b.p.api(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		for gpus, want := range map[float64]string{0: "plain", 2: "open", 1: ""} {
+			o := cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "us-east1", Zone: "us-east1-b"}, InstanceType: "n1-standard-8"}
+			if gpus > 0 {
+				o.Accelerators = map[string]float64{"T4": gpus}
+			}
+			fit, err := a.reservations(b.Context(), o)
+			if got := len(fit) == 1 && fit[0].Name == want; len(fit) > 1 || err != nil || got != (want != "") {
+				b.Errorf("%v GPUs: %+v, %v", gpus, fit, err)
+			}
+		}
+
+		b.s = Settings{Reservations: []string{"paid"}}
+		b.launch(b.spec("web", 1))
+		listed(specific, nil, strings.Replace(paid, "] 2", "] 1", 1))
+		b.down(b.spec("web", 1).ID)
+
+		// All that is called is in the role.
+		for _, p := range b.fake.Asked() {
+			if p != "compute.reservations.create" && !slices.Contains(documented(t), p) { // which this test calls
+				b.Errorf("the role lacks %s", p)
+			}
+		}
+		b.s = Settings{Prioritize: true}
+		b.fake.Deny("compute.reservations.list")
+		if l, err := b.p.Lacking(b.Context()); err != nil || !slices.Equal(l.Permissions, []string{"compute.reservations.list"}) {
+			b.Errorf("lacking %v, %v", l.Permissions, err)
+		}
+		if all, err := b.p.ListReservations(b.Context(), open, nil); all != nil || err == nil || !strings.Contains(err.Error(), "compute.reservations.list") {
+			b.Errorf("%v, %v", all, err)
+		}
+		// Nobody else asks anything.
+		b.fake.Revoke()
+		before := b.fake.called("GET", "")
+		if all, err := b.another().ListReservations(b.Context(), map[string]any{"prioritize_reservations": false}, nil); all != nil || err != nil || b.fake.called("GET", "") != before {
+			b.Errorf("%v, %v", all, err)
+		}
+	})
+}
+
 func TestImages(t *testing.T) {
 	virtual(t, func(b *bed) {
 		b.launch(b.spec("fallback", 1)) // the tag's image is gone

@@ -3,6 +3,7 @@ package gcp
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/url"
 	"path"
 	"slices"
@@ -24,8 +25,10 @@ type share struct {
 type reservation struct {
 	Name       string `json:"name"`
 	Link       string `json:"selfLink"`
+	Zone       string `json:"zone"`
 	Status     string `json:"status"`
 	Deployment string `json:"deploymentType"`
+	Required   bool   `json:"specificReservationRequired"` // it must be named
 	Specific   struct {
 		Count      string `json:"count"`
 		InUse      string `json:"inUseCount"`
@@ -51,15 +54,86 @@ func (r reservation) free() int {
 
 // fits reports whether it is of such machines.
 func (r reservation) fits(o cloud.Offer) bool {
-	p := r.Specific.Properties
-	if path.Base(p.Type) != o.InstanceType {
-		return false
+	one := r.listed()
+	one.Place = cloud.Place{Cloud: o.Cloud}
+	return one.Covers(&o)
+}
+
+// named reports whether the settings name a reservation.
+func (s Settings) named(r reservation) bool {
+	return slices.ContainsFunc(s.Reservations, func(name string) bool { return name == r.Name || strings.HasSuffix(r.Link, "/"+name) })
+}
+
+// ListReservations asks the project for those of all zones.
+//
+// https://cloud.google.com/compute/docs/reference/rest/v1/reservations/aggregatedList
+func (p *Provider) ListReservations(ctx context.Context, section map[string]any, regions []string) ([]cloud.Reservation, error) {
+	s := ReadSettings(section)
+	if !s.Prioritize && len(s.Reservations) == 0 {
+		return nil, nil
 	}
-	kind, count := attached(o)
-	if kind == "" {
-		return true
+	at := cloud.Place{Cloud: Name}
+	a, err := p.api(ctx)
+	if err != nil {
+		return nil, p.Refused(ctx, at, err)
 	}
-	return len(p.Accelerators) == 1 && path.Base(p.Accelerators[0].Type) == kind && p.Accelerators[0].Count == count
+	var out []cloud.Reservation
+	var dark []string // zones that cannot be seen
+	err = pages(ctx, a.compute, a.on("/aggregated/reservations"), url.Values{"maxResults": {"500"}, "returnPartialSuccess": {"true"}}, func(page struct {
+		Items map[string]struct {
+			Reservations []reservation `json:"reservations"`
+			Warning      struct {
+				Code string `json:"code"`
+			} `json:"warning"`
+		} `json:"items"`
+		Unreachable []string `json:"unreachables"`
+		Next        string   `json:"nextPageToken"`
+	}) string {
+		dark = append(dark, page.Unreachable...)
+		for scope, in := range page.Items {
+			if in.Warning.Code == "UNREACHABLE" {
+				dark = append(dark, scope)
+			}
+			for _, r := range in.Reservations {
+				if one := r.listed(); one.Free > 0 && (regions == nil || slices.Contains(regions, one.Place.Region)) && s.takes(r, one) {
+					out = append(out, one)
+				}
+			}
+		}
+		return page.Next
+	})
+	if err != nil {
+		return nil, p.Refused(ctx, at, err)
+	}
+	slices.SortFunc(out, func(a, b cloud.Reservation) int {
+		return cmp.Or(strings.Compare(a.Place.Zone, b.Place.Zone), strings.Compare(a.InstanceType, b.InstanceType), cmp.Compare(b.Free, a.Free))
+	})
+	if len(dark) > 0 {
+		slices.Sort(dark)
+		return out, fmt.Errorf("%s cannot be reached", strings.Join(slices.Compact(dark), ", "))
+	}
+	return out, nil
+}
+
+// listed is a reservation in the words of package cloud.
+func (r reservation) listed() cloud.Reservation {
+	zone := path.Base(r.Zone)
+	one := cloud.Reservation{Place: cloud.Place{Cloud: Name, Region: region(zone), Zone: zone}, InstanceType: path.Base(r.Specific.Properties.Type), Free: r.free()}
+	if strings.HasPrefix(one.InstanceType, "n1-") {
+		one.Accelerators = map[string]float64{}
+		for _, x := range r.Specific.Properties.Accelerators {
+			one.Accelerators[strings.ToUpper(strings.TrimPrefix(path.Base(x.Type), "nvidia-tesla-"))] = float64(x.Count)
+		}
+	}
+	return one
+}
+
+// takes reports whether launches put machines into a reservation: into those that are named, and
+// Google by itself into those that need not be. Managed instance groups, which make machines
+// with GPUs (in the series A and G, or attached), use none.
+func (s Settings) takes(r reservation, one cloud.Reservation) bool {
+	gpus := len(one.Accelerators) > 0 || strings.HasPrefix(one.InstanceType, "a") || strings.HasPrefix(one.InstanceType, "g")
+	return (s.named(r) || s.Prioritize && !r.Required) && !(s.RunSeconds != 0 && gpus)
 }
 
 // reservations are those of a zone that are of such machines, those with most room first.
@@ -93,9 +167,8 @@ func (d driver) shares(ctx context.Context, a *account, l *vm.Launch, ranks []in
 			return nil, err
 		}
 		for _, r := range all {
-			i := slices.IndexFunc(s.Reservations, func(name string) bool { return name == r.Name || strings.HasSuffix(r.Link, "/"+name) })
 			n := min(r.free(), len(ranks))
-			if i < 0 || n == 0 {
+			if !s.named(r) || n == 0 {
 				continue
 			}
 			out = append(out, share{ranks: ranks[:n], in: r.Name, dense: r.Deployment == "DENSE"})

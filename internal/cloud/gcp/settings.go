@@ -20,6 +20,7 @@ type Settings struct {
 	GPUDirect    bool
 	Placement    string // "compact" or nothing
 	Reservations []string
+	Prioritize   bool // plans count the reservations that are open to all machines
 	Labels       map[string]string
 	NoIdentity   bool // machines get no service account
 	RunSeconds   int  // how long machines with GPUs live, which a managed instance group makes; 0: none does
@@ -35,7 +36,7 @@ func ReadSettings(section map[string]any) Settings {
 		Project: text("project_id"), VPC: text("vpc_name"), Subnets: vm.Texts(section["subnet_names"]), InternalIPs: yes("use_internal_ips"),
 		ExternalIPs: yes("force_enable_external_ips"), GVNIC: yes("enable_gvnic"), GPUDirect: yes("enable_gpu_direct"), Placement: text("placement_policy"),
 		Reservations: vm.Texts(section["specific_reservations"]), NoIdentity: strings.EqualFold(text("remote_identity"), "NO_UPLOAD"),
-		ProxyCommand: vm.ReadRegional(section["ssh_proxy_command"]), Labels: vm.Labels(section["labels"]),
+		Prioritize: yes("prioritize_reservations"), ProxyCommand: vm.ReadRegional(section["ssh_proxy_command"]), Labels: vm.Labels(section["labels"]),
 	}
 	if group, ok := section["managed_instance_group"].(map[string]any); ok {
 		s.RunSeconds, s.WaitSeconds = whole(group["run_duration"], -1), whole(group["provision_timeout"], 900)

@@ -283,7 +283,8 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 		}
 		return nil, refuse(http.StatusBadRequest, "VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit allows for the instance bucket that the specified instance type belongs to.")
 	}
-	if left, ok := c.left[o]; ok && left < n && held == nil {
+	open := c.openFor(where, machine, n, f)
+	if left, ok := c.left[o]; ok && left < n-len(open) && held == nil {
 		return nil, refuse(http.StatusInternalServerError, "InsufficientInstanceCapacity", "We currently do not have sufficient %s capacity in the Availability Zone you requested (%s).", machine, where)
 	}
 	made := run{parameters: parameters}
@@ -293,6 +294,9 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 		i.userData, i.image = f.Get("UserData"), f.Get("ImageId")
 		i.endsWhenOff = f.Get("InstanceInitiatedShutdownBehavior") == "terminate"
 		i.placement, i.held, i.kinds = f.Get("Placement.GroupName"), held, nics
+		if k < len(open) {
+			i.held = open[k]
+		}
 		disk := "BlockDeviceMapping.1.Ebs."
 		i.disk = strings.Join([]string{f.Get(disk + "VolumeType"), f.Get(disk + "Iops"), f.Get(disk + "Throughput")}, " ")
 		c.furnish(i, f, disks)

@@ -69,7 +69,7 @@ var filterNames = map[string][]string{
 	"DescribeSubnets":              {"vpc-id"},
 	"DescribeRouteTables":          {"vpc-id"},
 	"DescribeImages":               {"name", "state"},
-	"DescribeCapacityReservations": {"instance-type"},
+	"DescribeCapacityReservations": {"instance-type", "state"},
 	"DescribeInstances":            {"instance-state-name"},
 	"DescribeSecurityGroups":       {"group-name", "vpc-id"},
 }

@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,6 +17,8 @@ import (
 type Reservation struct {
 	ID, Zone, Machine string
 	Block             bool
+	Open              bool   // machines are put into it that name no reservation
+	Platform          string // "": Linux/UNIX
 	Count             int
 	Start             time.Time // zero: it has begun
 	End               time.Time // zero: never
@@ -37,6 +40,23 @@ var plainFirst = map[string]bool{"p6-b300.48xlarge": true}
 var published = []string{
 	"Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20250808",
 	"Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260101",
+}
+
+// linux is the platform of the machines that there are.
+const linux = "Linux/UNIX"
+
+// openFor are the open reservations of machines that name none, one for each of so many
+// machines that finds room.
+func (c *Cloud) openFor(where, machine string, n int, f url.Values) (in []*Reservation) {
+	if f.Get("CapacityReservationSpecification.CapacityReservationPreference") != "open" || f.Get("InstanceMarketOptions.MarketType") == "spot" {
+		return nil
+	}
+	for _, r := range c.reservations {
+		if r.Open && r.Zone == where && r.Machine == machine && r.state() == "active" && cmp.Or(r.Platform, linux) == linux {
+			in = append(in, slices.Repeat([]*Reservation{r}, min(c.free(r), n-len(in)))...)
+		}
+	}
+	return in
 }
 
 // Reserve adds a reservation.
@@ -92,7 +112,11 @@ func (c *Cloud) describeReservations(region string, f url.Values) (answer any, n
 		Total     int    `xml:"totalInstanceCount"`
 		Available int    `xml:"availableInstanceCount"`
 		Start     string `xml:"startDate,omitempty"`
+		End       string `xml:"endDate,omitempty"`
 		Kind      string `xml:"reservationType"`
+		Criteria  string `xml:"instanceMatchCriteria"`
+		Platform  string `xml:"instancePlatform"`
+		Tenancy   string `xml:"tenancy"`
 	}
 	var out struct {
 		Set  item[one] `xml:"capacityReservationSet"`
@@ -101,15 +125,22 @@ func (c *Cloud) describeReservations(region string, f url.Values) (answer any, n
 	var all []one
 	for _, r := range c.reservations {
 		n := slices.IndexFunc(zonesOf(region), func(z zone) bool { return z.name == r.Zone })
-		if n < 0 || !fits(filtersOf(f), nil, map[string]string{"instance-type": r.Machine}) {
+		if n < 0 || !fits(filtersOf(f), nil, map[string]string{"instance-type": r.Machine, "state": r.state()}) {
 			continue
 		}
-		o := one{ID: r.ID, Type: r.Machine, Zone: r.Zone, ZoneID: zonesOf(region)[n].id, State: r.state(), Total: r.Count, Available: c.free(r), Kind: "default"}
+		o := one{ID: r.ID, Type: r.Machine, Zone: r.Zone, ZoneID: zonesOf(region)[n].id, State: r.state(), Total: r.Count, Available: c.free(r), Kind: "default",
+			Criteria: "targeted", Platform: cmp.Or(r.Platform, linux), Tenancy: "default"}
+		if r.Open {
+			o.Criteria = "open"
+		}
 		if r.Block {
 			o.Kind = "capacity-block"
 		}
 		if !r.Start.IsZero() {
 			o.Start = r.Start.UTC().Format("2006-01-02T15:04:05.000Z")
+		}
+		if !r.End.IsZero() {
+			o.End = r.End.UTC().Format("2006-01-02T15:04:05.000Z")
 		}
 		if o.State == "scheduled" {
 			o.Available = 0
