@@ -47,7 +47,7 @@ func TestLogsOfJobsSayWhatMountsRefused(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, job)
 		}
 		var lines []string
-		for line := range strings.Lines(b.logNow(id)) {
+		for line := range strings.Lines(b.follow(id)) {
 			if strings.HasPrefix(line, "skypilot: ") {
 				lines = append(lines, line)
 			}

@@ -44,6 +44,7 @@ type mountBed struct {
 	t      *testing.T
 	store  *memory.Store
 	url    string
+	away   atomic.Bool  // the store answers nothing but 503
 	refuse atomic.Int64 // the status that writes are answered with
 	denied atomic.Int64 // how many were answered with it
 	client *mountapi.Client
@@ -68,6 +69,10 @@ func newMountBedOf(t *testing.T, nodes int) *mountBed {
 	}
 	answer := b.store.ServeS3("key")
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b.away.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
 		if s := b.refuse.Load(); s != 0 && r.Method != http.MethodGet && r.Method != http.MethodHead {
 			b.denied.Add(1)
 			w.WriteHeader(int(s))

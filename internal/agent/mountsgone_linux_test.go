@@ -103,6 +103,22 @@ func TestAJobThatWaitsForItsBucketIsCancelled(t *testing.T) {
 	}
 }
 
+// A job does not begin before what it mounts is there, and its log says what it waits for.
+func TestAJobWaitsForItsMount(t *testing.T) {
+	b := newMountBed(t)
+	b.mount()
+	b.away.Store(true)
+	_ = syscall.Kill(b.helper(), syscall.SIGKILL)
+	id := b.submit(agentapi.JobSpec{Run: "echo text > ~/m/x", Mounts: []string{"~/m"}})
+	b.until("a reason", func() bool {
+		return strings.Contains(b.logNow(id), "skypilot: head waits: a bucket is not mounted: s3://bucket is not mounted at ")
+	})
+	b.away.Store(false)
+	if job := b.awaitEnd(id); job.Status != api.JobSucceeded || b.content("x") != "text\n" {
+		t.Errorf("%+v, the bucket has %q", job, b.content("x"))
+	}
+}
+
 // A mount that cannot come back fails the jobs that use it, after a while; their logs say why.
 // The others run, and theirs say that it is not there.
 func TestOnlyJobsThatUseAMountNeedIt(t *testing.T) {
@@ -128,7 +144,7 @@ func TestOnlyJobsThatUseAMountNeedIt(t *testing.T) {
 		status api.JobStatus
 		says   string
 	}{
-		{"its task mounts it", agentapi.JobSpec{Run: "true", Mounts: []string{"~/gone"}}, api.JobFailed, "skypilot: head waits: a bucket is not mounted: s3://a-other is not mounted at "},
+		{"its task mounts it", agentapi.JobSpec{Run: "true", Mounts: []string{"~/gone"}}, api.JobFailed, "a mounted bucket: s3://a-other is not mounted at "},
 		{"its commands name it", agentapi.JobSpec{Run: "ls ~/gone"}, api.JobFailed, "does not exist"},
 		{"its setup names it", agentapi.JobSpec{Setup: "ls $HOME/gone", Run: "true"}, api.JobFailedSetup, "does not exist"},
 		{"another", agentapi.JobSpec{Run: "echo text > ~/m/x", Mounts: []string{"~/m"}}, api.JobSucceeded, "/gone: mounting s3://a-other"},
@@ -138,7 +154,7 @@ func TestOnlyJobsThatUseAMountNeedIt(t *testing.T) {
 		if job.Status != c.status || (job.Status != api.JobSucceeded) != strings.Contains(job.Reason, "cannot run without a mounted bucket") {
 			t.Errorf("%s: %+v", c.name, job)
 		}
-		if text := b.logNow(id); !strings.Contains(text, c.says) {
+		if text := b.follow(id); !strings.Contains(text, c.says) {
 			t.Errorf("%s: the log does not say %q: %s", c.name, c.says, text)
 		}
 	}
