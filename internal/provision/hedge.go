@@ -50,9 +50,9 @@ func (s *search) nextDue(ctx context.Context) (<-chan time.Time, func()) {
 func (s *search) tooDear(o *cloud.Offer) bool {
 	var least float64
 	for _, f := range s.flights {
-		if p := f.attempt.Offer.HourlyPrice; least == 0 || p < least {
+		if p := costOf(f.attempt.Offer, s.r.Extra); least == 0 || p < least {
 			least = p
 		}
 	}
-	return o.HourlyPrice > least*cmp.Or(s.o.HedgePrice, 2)
+	return costOf(*o, s.r.Extra) > least*cmp.Or(s.o.HedgePrice, 2)
 }

@@ -23,4 +23,9 @@ func TestAHedgeIsComparedWithTheCheapestAttemptUnderWay(t *testing.T) {
 			t.Errorf("%v at a factor of %v: too dear %v, want %v", c.price, c.factor, got, c.want)
 		}
 	}
+	// Data that moves counts, and so does what is paid for already.
+	s.o.HedgePrice, s.r.Extra = 0, func(o cloud.Offer) float64 { return map[string]float64{"far": 3}[o.Region] }
+	if !s.tooDear(&cloud.Offer{Place: cloud.Place{Region: "far"}, HourlyPrice: 1}) || s.tooDear(&cloud.Offer{HourlyPrice: 8, PaidShare: 0.75}) {
+		t.Error("compared by the price alone")
+	}
 }

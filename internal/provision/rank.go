@@ -52,10 +52,7 @@ func (r Ranking) rank(offers []cloud.Offer, c *Chances, slow func(*cloud.Offer) 
 	all := make([]ranked, len(offers))
 	least := math.Inf(1)
 	for i, o := range offers {
-		all[i] = ranked{o, o.HourlyPrice * (1 - o.PaidShare)}
-		if extra != nil {
-			all[i].cost += extra(o)
-		}
+		all[i] = ranked{o, costOf(o, extra)}
 		least = min(least, all[i].cost)
 	}
 	minute := cmp.Or(r.Patience, defaultPatience) * max(least, 0)
@@ -77,6 +74,16 @@ func (r Ranking) rank(offers []cloud.Offer, c *Chances, slow func(*cloud.Offer) 
 		out[i] = all[i].offer
 	}
 	return out
+}
+
+// costOf is what a node of an offer costs an hour, on average: those that fit into
+// reservations cost nothing. extra is as in [Request].
+func costOf(o cloud.Offer, extra func(cloud.Offer) float64) float64 {
+	cost := o.HourlyPrice * (1 - o.PaidShare)
+	if extra != nil {
+		cost += extra(o)
+	}
+	return cost
 }
 
 // expected is the cost of an offer that is tried until it is had: its price, and
