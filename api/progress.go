@@ -1,8 +1,9 @@
 package api
 
-// TransferProgress is how far an upload, a copy or a deletion of a bucket is.
+// TransferProgress is how far an upload, a copy or a deletion of a bucket is, or the copy of
+// a task's files to nodes.
 type TransferProgress struct {
-	Operation  string   `json:"operation"` // upload, transfer (between buckets), copy (to nodes) or delete
+	Operation  string   `json:"operation"` // upload, transfer (between buckets), copy (of a bucket to nodes), delete, or sync (of the task's files to nodes)
 	What       string   `json:"what"`      // for people
 	Files      int64    `json:"files"`     // objects, where they are deleted
 	Bytes      int64    `json:"bytes"`

@@ -11,7 +11,10 @@ type Envelope struct {
 	OverrideConfig       map[string]any    `json:"override_skypilot_config,omitempty"`
 	OverrideConfigPath   *string           `json:"override_skypilot_config_path,omitempty"`
 	FileMountsBlobID     *string           `json:"file_mounts_blob_id,omitempty"`
-	ClientAPIVersion     *int              `json:"client_api_version,omitempty"`
+	// ClientAPIVersion and ClientVersion are the versions that the client said in headers, put
+	// here by the server.
+	ClientAPIVersion *int    `json:"client_api_version,omitempty"`
+	ClientVersion    *string `json:"client_version,omitempty"`
 	// Timeline asks for a control line "sky_span" with a [Span] in the request's log whenever
 	// a part of its work has ended.
 	Timeline bool `json:"timeline,omitempty"`

@@ -21,16 +21,12 @@ func (a *app) applyPolicy(ctx context.Context, client *sky.Client, name string, 
 	if err != nil || p == nil {
 		return dag, err
 	}
-	text, err := dag.YAML()
-	if err != nil {
-		return nil, err
-	}
 	a.t.Note("Applying client admin policy: %s", p)
 	r := policy.Request{Name: name, AtClientSide: true}
 	if o != nil {
 		r.Options = &policy.Options{ClusterName: o.ClusterName, IdleMinutesToAutostop: o.IdleMinutesAutostop, Down: o.Down, DryRun: o.Dryrun}
 	}
-	changed, c, err := p.ApplyDag(ctx, s.all, r, string(text))
+	changed, c, err := p.ApplyDag(ctx, s.all, r, dag)
 	if err != nil {
 		return nil, err
 	}

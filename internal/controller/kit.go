@@ -189,7 +189,7 @@ func (c *Controller) equip(ctx context.Context, cl *state.Cluster, k kit) (build
 	if err := c.bring(ctx, cl, file, path.Join(c.Kind.dir, "bin", build, "sky")); err != nil {
 		return "", err
 	}
-	_, err = c.Remote.Sync(ctx, cl, filesync.Options{Src: filesync.Within(c.Dir, filepath.Base(tmp), tmp), Dst: "~/" + c.Kind.dir, Contents: true})
+	_, err = c.Remote.Sync(ctx, cl, filesync.Options{Src: filesync.Within(c.Dir, filepath.Base(tmp), tmp), Dst: "~/" + c.Kind.dir, Contents: true}, nil)
 	return build, err
 }
 
@@ -208,7 +208,7 @@ func (c *Controller) note(ctx context.Context, cl *state.Cluster, name, text str
 }
 
 func (c *Controller) bring(ctx context.Context, cl *state.Cluster, file, to string) error {
-	_, err := c.Remote.Sync(ctx, cl, filesync.Options{Src: filesync.Within(filepath.Dir(file), filepath.Base(file), file), Dst: "~/" + to})
+	_, err := c.Remote.Sync(ctx, cl, filesync.Options{Src: filesync.Within(filepath.Dir(file), filepath.Base(file), file), Dst: "~/" + to}, nil)
 	return err
 }
 

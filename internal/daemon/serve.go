@@ -56,7 +56,9 @@ func (d *daemon) admitHeld(ctx context.Context, name string, user state.User, da
 	if err != nil {
 		return "", nil, err
 	}
-	if dag, c, err = d.applyPolicy(ctx, c, name, dag, nil, user, out); err == nil && !d.administers(ctx, user) {
+	own, version := api.Version, api.ProductVersion // this server asks for what it looks after
+	env := api.Envelope{ClientAPIVersion: &own, ClientVersion: &version}
+	if dag, c, err = d.applyPolicy(ctx, c, name, dag, nil, user, env, out); err == nil && !d.administers(ctx, user) {
 		c = d.offMachine(c)
 	}
 	return dag, c, err

@@ -193,7 +193,7 @@ func (d *daemon) admit(ctx context.Context, call *cluster.Call, name, dag string
 	if err := d.configure(call, env); err != nil {
 		return "", err
 	}
-	if dag, call.Config, err = d.applyPolicy(ctx, call.Config, name, dag, o, call.User, call.Out); err == nil && call.Scope != nil {
+	if dag, call.Config, err = d.applyPolicy(ctx, call.Config, name, dag, o, call.User, env, call.Out); err == nil && call.Scope != nil {
 		call.Config = d.offMachine(call.Config)
 	}
 	return dag, err

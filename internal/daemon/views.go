@@ -20,7 +20,7 @@ func (d *daemon) validate(ctx context.Context, body api.DagBody, user state.User
 	if err != nil {
 		return err
 	}
-	if body.Dag, _, err = d.applyPolicy(ctx, c, policy.Validate, body.Dag, body.RequestOptions, user, nil); err != nil {
+	if body.Dag, _, err = d.applyPolicy(ctx, c, policy.Validate, body.Dag, body.RequestOptions, user, body.Envelope, nil); err != nil {
 		return err
 	}
 	return d.executor.Validate(ctx, body)

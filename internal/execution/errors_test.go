@@ -192,7 +192,7 @@ func TestAMistakeInATaskHasItsClass(t *testing.T) {
 			t.Errorf("%q: %+v", text, e)
 		}
 	}
-	if e := said(t, taskError(task.Errors{{Message: "one"}, {Message: "two", Class: api.ErrNotSupported}})); e.Type != api.ErrNotSupported {
+	if e := said(t, TaskError(task.Errors{{Message: "one"}, {Message: "two", Class: api.ErrNotSupported}})); e.Type != api.ErrNotSupported {
 		t.Errorf("%+v", e)
 	}
 	if _, err := oneTask("name: a\n---\nrun: x\n---\nrun: y\n", "exec"); !strings.Contains(said(t, err).Message, "sky exec runs a single task, but this file describes 2") || !strings.Contains(said(t, err).Hint, "sky jobs launch") {

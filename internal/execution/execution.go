@@ -78,7 +78,7 @@ func parse(text string) (*task.Dag, error) {
 		err = dag.Check(task.CheckOptions{NoFiles: true})
 	}
 	if err != nil {
-		return nil, taskError(err)
+		return nil, TaskError(err)
 	}
 	if len(dag.Tasks) == 0 {
 		return nil, &api.Error{Type: api.ErrValue, Message: "The request holds no task."}
@@ -86,8 +86,8 @@ func parse(text string) (*task.Dag, error) {
 	return dag, nil
 }
 
-// taskError gives a mistake in a task the class that clients know.
-func taskError(err error) error {
+// TaskError gives a mistake in a task the class that clients know.
+func TaskError(err error) error {
 	e := &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	for _, t := range task.AllErrors(err) {
 		if t.Class != "" {

@@ -190,12 +190,13 @@ func (s *submission) bring(ctx context.Context) (err error) {
 }
 
 func (s *submission) sync(ctx context.Context, what string, o filesync.Options) error {
-	s.call.Out.Spin(fmt.Sprintf("Syncing %s: %s -> %s", what, o.Src, o.Dst))
+	far := &syncing{out: s.call.Out, what: fmt.Sprintf("%s: %s -> %s", what, o.Src, o.Dst), nodes: make([]filesync.Progress, len(s.cluster.Nodes))}
+	far.out.Spin("Syncing " + far.what)
 	if o.Contents {
 		o.Mirror = s.call.User.ID + " " + o.Src.String()
 	}
 	ctx, span := trace.Start(ctx, "copy "+what)
-	stats, err := s.x.Remote.Sync(ctx, s.cluster, o)
+	stats, err := s.x.Remote.Sync(ctx, s.cluster, o, far.saw)
 	span.End(err)
 	if err != nil {
 		if ctx.Err() != nil {

@@ -358,9 +358,9 @@ func (r *Connector) Forget(hash string) {
 	delete(r.sems, hash)
 }
 
-// Sync sends what o selects to every node at once. progress, if given, is told
-// of every node's progress.
-func (r *Connector) Sync(ctx context.Context, c *state.Cluster, o filesync.Options) (filesync.Stats, error) {
+// Sync sends what o selects to every node at once. progress, if not nil, is called for
+// each node now and then, never concurrently for the same one.
+func (r *Connector) Sync(ctx context.Context, c *state.Cluster, o filesync.Options, progress func(rank int, p filesync.Progress)) (filesync.Stats, error) {
 	if len(c.Nodes) == 0 {
 		return filesync.Stats{}, errNoNodes
 	}
@@ -368,7 +368,11 @@ func (r *Connector) Sync(ctx context.Context, c *state.Cluster, o filesync.Optio
 	g, gctx := errgroup.WithContext(ctx)
 	for i := range c.Nodes {
 		g.Go(func() error {
-			s, err := r.syncNode(gctx, c, i, o)
+			own := o
+			if progress != nil {
+				own.Progress = func(p filesync.Progress) { progress(i, p) }
+			}
+			s, err := r.syncNode(gctx, c, i, own)
 			stats[i] = s
 			if err != nil {
 				return &NodeError{NodeName(i), "copying " + o.Src.String(), err}

@@ -120,7 +120,7 @@ func arrived(t *testing.T, n *agenttest.Node, content []byte) {
 func TestFilesAreSentToEveryNode(t *testing.T) {
 	r, m, c := inMemory(t, 3)
 	content, o := file(t)
-	stats, err := r.Sync(t.Context(), c, o)
+	stats, err := r.Sync(t.Context(), c, o, nil)
 	if err != nil || stats.Files != 1 || stats.SentBytes != size {
 		t.Errorf("%+v, %v", stats, err)
 	}
@@ -140,7 +140,7 @@ func TestASyncGoesOnWhereItsConnectionBroke(t *testing.T) {
 		}
 		return -1
 	}
-	if _, err := r.Sync(t.Context(), c, o); err != nil {
+	if _, err := r.Sync(t.Context(), c, o, nil); err != nil {
 		t.Fatal(err)
 	}
 	arrived(t, m.nodes[0], content)
@@ -154,7 +154,7 @@ func TestASyncWhoseConnectionAlwaysBreaksIsGivenUp(t *testing.T) {
 	content, o := file(t)
 	before := m.dials.Load()
 	m.limit = func(rank int) int64 { return int64(-1 + rank) } // only the worker cannot be reached
-	_, err := r.Sync(t.Context(), c, o)
+	_, err := r.Sync(t.Context(), c, o, nil)
 	var node *NodeError
 	if !errors.As(err, &node) || node.Node != "worker1" || node.Step != "copying "+o.Src.String() || !strings.HasSuffix(err.Error(), "connection refused") {
 		t.Errorf("%v", err)
@@ -172,7 +172,7 @@ func TestASyncThatIsRefusedIsNotTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := m.dials.Load()
-	if _, err := r.Sync(t.Context(), c, o); !is[*filesync.ConflictError](err) {
+	if _, err := r.Sync(t.Context(), c, o, nil); !is[*filesync.ConflictError](err) {
 		t.Errorf("%v", err)
 	}
 	if n := m.dials.Load() - before; n != 1 {
@@ -191,7 +191,7 @@ func TestACancelledSyncDoesNotWaitForItsNextTry(t *testing.T) {
 		}
 		return 0
 	}
-	if _, err := r.Sync(ctx, c, o); err == nil {
+	if _, err := r.Sync(ctx, c, o, nil); err == nil {
 		t.Error("it is said to have worked")
 	}
 	if n := m.dials.Load() - before; n != 2 {
@@ -201,7 +201,7 @@ func TestACancelledSyncDoesNotWaitForItsNextTry(t *testing.T) {
 
 func TestASyncToNoNodesIsAnError(t *testing.T) {
 	c := newCluster(t, "memory", 0)
-	if _, err := connectorOf(t, nil).Sync(t.Context(), c, filesync.Options{}); err == nil {
+	if _, err := connectorOf(t, nil).Sync(t.Context(), c, filesync.Options{}, nil); err == nil {
 		t.Error("it is said to have worked")
 	}
 }

@@ -81,6 +81,10 @@ func (s *Server) validate(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	b.ClientAPIVersion, b.ClientVersion = nil, nil
+	if v := versionsOf(r); v.api > 0 {
+		b.ClientAPIVersion, b.ClientVersion = &v.api, &v.version
+	}
 	var err error
 	if s.Validate != nil {
 		err = s.Validate(r.Context(), b, user)

@@ -29,7 +29,7 @@ func TestValidateFailsAtOnceAs400(t *testing.T) {
 	if r := env.call(post, "/validate", `{"dag":"good"`+vars); r.status != 200 || r.body != "null" {
 		t.Errorf("a good one: %d %s", r.status, r.body)
 	}
-	if asked.RequestOptions == nil || !asked.RequestOptions.Dryrun || by.ID != "ab12" {
+	if asked.RequestOptions == nil || !asked.RequestOptions.Dryrun || by.ID != "ab12" || asked.ClientAPIVersion == nil || *asked.ClientAPIVersion != 53 {
 		t.Errorf("asked %+v by %+v", asked, by)
 	}
 	r := env.call(post, "/validate", `{"dag":"bad"`+vars)

@@ -130,10 +130,10 @@ func (s *Server) caller(r *http.Request, h head) (state.User, error) {
 	return s.Store.Users().Touch(r.Context(), u)
 }
 
-// stampIdentity is the body as it is kept: with the identity, the client's version and
+// stampIdentity is the body as it is kept: with the identity, the client's versions and
 // the workspace that the server found in place of what the body claims, and the
 // span that the request belongs to.
-func stampIdentity(raw []byte, u state.User, clientAPI int, workspace, parent string) ([]byte, error) {
+func stampIdentity(raw []byte, u state.User, client clientVersions, workspace, parent string) ([]byte, error) {
 	fields := map[string]json.RawMessage{}
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &fields); err != nil {
@@ -157,7 +157,7 @@ func stampIdentity(raw []byte, u state.User, clientAPI int, workspace, parent st
 	}
 	env[api.EnvUserID], env[api.EnvUser] = u.ID, u.Name
 	for k := range fields { // readers of JSON may ignore case
-		if strings.EqualFold(k, "env_vars") || strings.EqualFold(k, "client_api_version") || strings.EqualFold(k, requests.TraceField) ||
+		if strings.EqualFold(k, "env_vars") || strings.EqualFold(k, "client_api_version") || strings.EqualFold(k, "client_version") || strings.EqualFold(k, requests.TraceField) ||
 			workspace != "" && strings.EqualFold(k, "override_skypilot_config") {
 			delete(fields, k)
 		}
@@ -173,8 +173,11 @@ func stampIdentity(raw []byte, u state.User, clientAPI int, workspace, parent st
 		}
 	}
 	fields["env_vars"], _ = json.Marshal(env)
-	if clientAPI > 0 {
-		fields["client_api_version"], _ = json.Marshal(clientAPI)
+	if client.api > 0 {
+		fields["client_api_version"], _ = json.Marshal(client.api)
+	}
+	if client.version != "" {
+		fields["client_version"], _ = json.Marshal(client.version)
 	}
 	if parent != "" {
 		fields[requests.TraceField], _ = json.Marshal(parent)

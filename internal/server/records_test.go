@@ -88,28 +88,28 @@ func TestWhatIsKeptOfABody(t *testing.T) {
 	u := state.User{ID: "ab12", Name: "eve"}
 	for _, c := range []struct {
 		name, body        string
-		version           int
+		version           clientVersions
 		workspace, parent string
 		want              string // "": refused
 	}{
-		{"nothing was sent", ``, 0, "", "", `{"env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"}}`},
-		{"variables stay", `{"env_vars":{"A":"b","SKYPILOT_USER_ID":"cd34"}}`, 0, "", "", `{"env_vars":{"A":"b","SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"}}`},
-		{"none", `{"env_vars":null}`, 0, "", "", `{"env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"}}`},
-		{"in other spellings", `{"ENV_VARS":{"SKYPILOT_USER_ID":"cd34"},"Client_API_Version":1,"TraceParent":"x"}`, 0, "", "",
+		{"nothing was sent", ``, clientVersions{}, "", "", `{"env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"}}`},
+		{"variables stay", `{"env_vars":{"A":"b","SKYPILOT_USER_ID":"cd34"}}`, clientVersions{}, "", "", `{"env_vars":{"A":"b","SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"}}`},
+		{"none", `{"env_vars":null}`, clientVersions{}, "", "", `{"env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"}}`},
+		{"in other spellings", `{"ENV_VARS":{"SKYPILOT_USER_ID":"cd34"},"Client_API_Version":1,"Client_Version":"x","TraceParent":"x"}`, clientVersions{}, "", "",
 			`{"env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"}}`},
-		{"the client's version", `{"client_api_version":1}`, 53, "", "", `{"client_api_version":53,"env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"}}`},
-		{"the span", `{"traceparent":"x"}`, 0, "", "y", `{"env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"},"traceparent":"y"}`},
-		{"the workspace", `{"override_skypilot_config":{"a":1,"active_workspace":"x"}}`, 0, "lab", "",
+		{"the client's versions", `{"client_api_version":1,"client_version":"x"}`, clientVersions{53, "0.12.0"}, "", "", `{"client_api_version":53,"client_version":"0.12.0","env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"}}`},
+		{"the span", `{"traceparent":"x"}`, clientVersions{}, "", "y", `{"env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"},"traceparent":"y"}`},
+		{"the workspace", `{"override_skypilot_config":{"a":1,"active_workspace":"x"}}`, clientVersions{}, "lab", "",
 			`{"env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"},"override_skypilot_config":{"a":1,"active_workspace":"lab"}}`},
-		{"the workspace of no configuration", `{"override_skypilot_config":null}`, 0, "lab", "",
+		{"the workspace of no configuration", `{"override_skypilot_config":null}`, clientVersions{}, "lab", "",
 			`{"env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"},"override_skypilot_config":{"active_workspace":"lab"}}`},
-		{"the workspace, in another spelling", `{"Override_Skypilot_Config":{"active_workspace":"x"}}`, 0, "lab", "",
+		{"the workspace, in another spelling", `{"Override_Skypilot_Config":{"active_workspace":"x"}}`, clientVersions{}, "lab", "",
 			`{"env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"},"override_skypilot_config":{"active_workspace":"lab"}}`},
-		{"no workspace", `{"override_skypilot_config":{"a":1}}`, 0, "", "",
+		{"no workspace", `{"override_skypilot_config":{"a":1}}`, clientVersions{}, "", "",
 			`{"env_vars":{"SKYPILOT_USER":"eve","SKYPILOT_USER_ID":"ab12"},"override_skypilot_config":{"a":1}}`},
-		{"no object", `[]`, 0, "", "", ``},
-		{"variables that are none", `{"env_vars":[]}`, 0, "", "", ``},
-		{"a configuration that is none", `{"override_skypilot_config":[]}`, 0, "lab", "", ``},
+		{"no object", `[]`, clientVersions{}, "", "", ``},
+		{"variables that are none", `{"env_vars":[]}`, clientVersions{}, "", "", ``},
+		{"a configuration that is none", `{"override_skypilot_config":[]}`, clientVersions{}, "lab", "", ``},
 	} {
 		got, err := stampIdentity([]byte(c.body), u, c.version, c.workspace, c.parent)
 		if string(got) != c.want || (err != nil) != (c.want == "") {

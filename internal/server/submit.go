@@ -101,7 +101,7 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 		files, err = s.filesOf(r.Context(), r, head, user.ID)
 	}
 	if err == nil {
-		raw, err = stampIdentity(raw, user, clientAPI(r), workspace, trace.Parent(r.Context()))
+		raw, err = stampIdentity(raw, user, versionsOf(r), workspace, trace.Parent(r.Context()))
 	}
 	if err == nil {
 		err = s.note(r, user, about)

@@ -40,6 +40,16 @@ func clientAPI(r *http.Request) int {
 	return v
 }
 
+// clientVersions are what a caller says of itself; zero if it says nothing.
+type clientVersions struct {
+	api     int
+	version string
+}
+
+func versionsOf(r *http.Request) clientVersions {
+	return clientVersions{clientAPI(r), r.Header.Get(api.HeaderVersion)}
+}
+
 // running is the context of a handler that waits: it also ends when the server
 // closes.
 func (s *Server) running(r *http.Request) (context.Context, context.CancelFunc) {

@@ -15,17 +15,21 @@ type meter struct {
 	counted                atomic.Bool
 	done                   chan struct{}
 	wg                     sync.WaitGroup
-	byteRate, fileRate     average
+	byteRate, fileRate     Average
 	last                   time.Time
 }
 
-// An average is how much there is in a second; the last ten seconds count most.
-type average struct {
+// An Average is how much there is in a second; the last ten seconds count most.
+type Average struct {
 	rate float64
 	seen int64
 }
 
-func (a *average) add(n int64, seconds float64) {
+// Rate is how much there is in a second.
+func (a *Average) Rate() float64 { return a.rate }
+
+// Add says that there are n after so many seconds more.
+func (a *Average) Add(n int64, seconds float64) {
 	rate := float64(n-a.seen) / seconds
 	if a.seen = n; a.rate == 0 {
 		a.rate = rate
@@ -35,8 +39,8 @@ func (a *average) add(n int64, seconds float64) {
 	a.rate = keep*a.rate + (1-keep)*rate
 }
 
-// left is how long the rest takes; 0: unknown.
-func (a *average) left(n int64) time.Duration {
+// Left is how long n more take; 0: unknown.
+func (a *Average) Left(n int64) time.Duration {
 	if a.rate <= 0 || n <= 0 {
 		return 0
 	}
@@ -73,17 +77,17 @@ func (m *meter) report() {
 		Files: m.files.Load(), Bytes: m.moved.Load(), TotalFiles: m.totalFiles.Load(), TotalBytes: m.totalBytes.Load(), Counted: m.counted.Load(),
 	}
 	if took := now.Sub(m.last).Seconds(); took > 0 {
-		m.byteRate.add(p.Bytes, took)
-		m.fileRate.add(p.Files, took)
+		m.byteRate.Add(p.Bytes, took)
+		m.fileRate.Add(p.Files, took)
 		m.last = now
 	}
-	p.Rate, p.FileRate = m.byteRate.rate, m.fileRate.rate
+	p.Rate, p.FileRate = m.byteRate.Rate(), m.fileRate.Rate()
 	switch {
 	case !p.Counted:
 	case p.TotalBytes > 0:
-		p.Left = m.byteRate.left(p.TotalBytes - p.Bytes)
+		p.Left = m.byteRate.Left(p.TotalBytes - p.Bytes)
 	default: // nothing is moved where objects are deleted
-		p.Left = m.fileRate.left(p.TotalFiles - p.Files)
+		p.Left = m.fileRate.Left(p.TotalFiles - p.Files)
 	}
 	m.to(p)
 }
