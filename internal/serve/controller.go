@@ -354,6 +354,12 @@ func (c *controller) store(ctx context.Context, rows map[int]row, mem memory, d 
 			removed = append(removed, id)
 		}
 	}
+	var dropped []int
+	for _, v := range c.versions {
+		if !mem.State.Update.Needed(v.Number, d.Replicas) {
+			dropped = append(dropped, v.Number)
+		}
+	}
 	svc := *c.svc
 	svc.Status, svc.Shown = d.Status, c.show(d, mem, next)
 	if svc.ReadyAt.IsZero() && len(d.Routing.Ready) > 0 {
@@ -373,13 +379,17 @@ func (c *controller) store(ctx context.Context, rows map[int]row, mem memory, d 
 	if c.svc.DownAsked && len(next) == 0 {
 		return c.finish(ctx)
 	}
-	if len(changed) > 0 || len(removed) > 0 || svc.Asked != "" || svc.Status != c.svc.Status || !bytes.Equal(b, c.svc.State) || !sameShown(svc.Shown, c.svc.Shown) {
+	if len(changed) > 0 || len(removed) > 0 || len(dropped) > 0 || svc.Asked != "" || svc.Status != c.svc.Status || !bytes.Equal(b, c.svc.State) || !sameShown(svc.Shown, c.svc.Shown) {
 		routed := !bytes.Equal(b, c.svc.State) || len(changed) > 0 || len(removed) > 0
-		if err := c.m.Store.Services().Save(ctx, state.ServiceChange{Service: &svc, Replicas: changed, Removed: removed}); err != nil {
+		if err := c.m.Store.Services().Save(ctx, state.ServiceChange{Service: &svc, Replicas: changed, Removed: removed, Dropped: dropped}); err != nil {
 			return err
 		}
 		svc.Asked = state.AskedNoChange
+		c.versions = slices.DeleteFunc(c.versions, func(v *version) bool { return slices.Contains(dropped, v.Number) })
 		c.m.knows(c.hash, svc.Version)
+		if len(dropped) > 0 {
+			c.sweepFiles(ctx)
+		}
 		if routed {
 			c.m.publish(ctx)
 		}
@@ -403,10 +413,16 @@ func (c *controller) finish(ctx context.Context) error {
 	}
 	c.m.publish(ctx)
 	c.m.forgetLogs(ctx, c.hash)
-	if err := c.m.Files.Sweep(ctx); err != nil && ctx.Err() == nil {
-		c.m.Log.WarnContext(ctx, "files of an ended service not removed", "service", c.name, "err", err)
-	}
+	c.sweepFiles(ctx)
 	return nil
+}
+
+// sweepFiles removes files that no version needs any more; what it leaves goes with the
+// next ones.
+func (c *controller) sweepFiles(ctx context.Context) {
+	if err := c.m.Files.Sweep(ctx); err != nil && ctx.Err() == nil {
+		c.m.Log.WarnContext(ctx, "files that a service needs no more are not removed", "service", c.name, "err", err)
+	}
 }
 
 // version is the one of that number; nil: there is none.

@@ -190,6 +190,16 @@ func TestUpdatesKeepEnoughReady(t *testing.T) {
 					t.Errorf("only %d were ready on the way to version %d", i.fewestReady(), *s.Version)
 				}
 				i.WantMachines("chat-3 running", "chat-4 running")
+				i.until("without the old version", func(*api.Service) bool {
+					row, err := i.Store.Services().Get(i.s.Context(), "chat")
+					if err != nil {
+						return false
+					}
+					all, err := i.Store.Services().Load(i.s.Context(), row.Hash)
+					return err == nil && len(all.Versions) == 1 && all.Versions[0].Number == 2
+				})
+				i.update(strings.Replace(service, "sleep 10000h", "sleep 9998h", 1), mode)
+				i.until("of version 3", func(s *api.Service) bool { return ready(2)(s) && *s.Version == 3 && s.Replicas[0].Version == 3 })
 			})
 		})
 	}

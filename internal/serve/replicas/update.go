@@ -79,6 +79,12 @@ func (u *Update) wanted(versions []Version) int {
 	return 0
 }
 
+// Needed reports whether anything may still need a version: those that came before the one
+// that has taken over are only needed by the replicas that they have.
+func (u *Update) Needed(version int, rows []Replica) bool {
+	return version >= u.Stable || slices.ContainsFunc(rows, func(r Replica) bool { return r.Version == version })
+}
+
 func (u *Update) proven(version int) bool { return slices.Contains(u.Proven, version) }
 
 // prove notes versions of which a replica is, or was, ready. The first of all to
