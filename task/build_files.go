@@ -191,6 +191,9 @@ func (b *builder) checkStorage(m StorageMount, n *yaml11.Node, path string) {
 	if m.Config["mount"] != nil && m.Mode != "MOUNT" {
 		fail(n.Get("config").Key("mount"), "config.mount", "sky.exceptions.StorageSpecError", "config.mount is for mode: MOUNT; the mode here is %s", m.Mode)
 	}
+	if mount, _ := m.Config["mount"].(map[string]any); mount["hf_mount_args"] != nil {
+		b.warn("%s.config.mount.hf_mount_args changes nothing: no hf-mount is used", path)
+	}
 	for _, k := range []string{"disk_size", "disk_tier", "storage_type", "attach_mode"} {
 		if m.Config[k] != nil {
 			fail(n.Get("config").Key(k), "config."+k, "sky.exceptions.StorageSpecError", "config.%s is for store: volume", k)

@@ -57,6 +57,7 @@ func storageSchema() *schema.Spec {
 			), doc: "The cache of MOUNT_CACHED.", example: "{transfers: 8}"},
 			field{name: "mount", is: object(
 				field{name: "read_only", is: boolean(), doc: "Whether writing is refused.", def: "false", example: "true"},
+				field{name: "hf_mount_args", is: list(text()), internal: true}, // see checkStorage
 			), doc: "The mount of MOUNT.", example: "{read_only: true}"},
 			field{name: "disk_size", is: checked(text().Or(yaml11.Int), func(s string) error { _, err := ParseDiskSize(s); return err }, wholeUnit.String()), doc: "Size of a disk (store: volume) in GB.", example: "100"},
 			field{name: "disk_tier", is: choiceAnyCase(DiskTiers...), doc: "Speed of a disk (store: volume).", example: "best"},

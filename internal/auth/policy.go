@@ -34,6 +34,8 @@ type Policy struct {
 	Blocked map[string][]Rule
 	// Allowed is what viewers may call besides what the table says.
 	Allowed []Rule
+	// Opened is what users may.
+	Opened []Rule
 }
 
 // Allows decides about a route that the table opens or not to the role.
@@ -41,7 +43,7 @@ func (p Policy) Allows(role, method, path string, table bool) bool {
 	if blocked, replaced := p.Blocked[role]; replaced {
 		return !covered(blocked, method, path)
 	}
-	return table || role == "viewer" && covered(p.Allowed, method, path)
+	return table || role == "viewer" && covered(p.Allowed, method, path) || role == "user" && covered(p.Opened, method, path)
 }
 
 func covered(rules []Rule, method, path string) bool {

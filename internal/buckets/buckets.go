@@ -11,6 +11,7 @@
 package buckets
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/remote"
@@ -93,7 +95,7 @@ func options(c *config.Config, s storage.Store) stores.Options {
 
 // allowed refuses a store whose cloud may not be used.
 func allowed(c *config.Config, s storage.Store) error {
-	if ok, why := c.CloudUse(c.ActiveWorkspace(), storeClouds[s]); !ok {
+	if ok, why := c.CloudUseFor(c.ActiveWorkspace(), storeClouds[s], config.Storage); !ok {
 		return &api.Error{Type: api.ErrNoCloudAccess, Message: fmt.Sprintf("Buckets of %s cannot be used: %s.", s, why)}
 	}
 	return nil
@@ -120,6 +122,19 @@ func usable(ctx context.Context, c *config.Config, s storage.Store) bool {
 	}
 	_, err = grantOf(ctx, b)
 	return err == nil
+}
+
+// CheckStore tries the credentials of a cloud's object store; an [*cloud.AuthError] says that
+// there are none, or that they are refused.
+func CheckStore(ctx context.Context, c *config.Config, of string) error {
+	s := storeOf(of)
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, &cloud.OverdueError{Err: fmt.Errorf("%s did not answer within 10 seconds", s)})
+	defer cancel()
+	found, err := stores.Check(ctx, s, options(c, s))
+	if refused, ok := errors.AsType[*storage.CredentialsError](err); ok {
+		return &cloud.AuthError{Cloud: of, Fix: refused.Fix, Err: cmp.Or(refused.Err, errors.New("there are no credentials")), NotSetUp: !found}
+	}
+	return err
 }
 
 // grantOf is what opens a bucket elsewhere as it is opened here.

@@ -20,8 +20,9 @@ func (a *app) checkCommand() *cobra.Command {
 	var workspace string
 	return a.build(command{
 		name: "check", args: "[INFRA_LIST]...", short: "Check which infrastructure can be used, and why not the rest.", max: -1,
-		long:    "INFRA_LIST are names such as aws, k8s/my-context or local.",
-		example: "sky check\nsky check aws lambda -v",
+		long: "INFRA_LIST are names such as aws, k8s/my-context, ssh/my-pool or local; cloudflare or r2 for a cloud that has object stores only; " +
+			"and compute or storage, to check machines or buckets alone. What a cloud can be used for stands in brackets.",
+		example: "sky check\nsky check aws lambda -v\nsky check k8s/my-context\nsky check storage",
 		flags: func(f flags) {
 			f.on(&verbose, "verbose", "v", "Show the accounts that are used, and how to set up what is not.")
 			f.text(&workspace, "workspace", "w", "Check for one workspace.")

@@ -144,6 +144,20 @@ type SpotNotice struct {
 	At     time.Time `json:"at"` // by the cloud's clock
 }
 
+// PlaceChecker is a provider whose regions have credentials of their own.
+type PlaceChecker interface {
+	// CheckPlaces tries the credentials of the regions that the settings let be used, or of
+	// the one that is named. The error is about all of them.
+	CheckPlaces(ctx context.Context, only string, settings func(region string) map[string]any) ([]CheckedPlace, error)
+}
+
+// CheckedPlace is what came of trying the credentials of a region.
+type CheckedPlace struct {
+	Region string
+	Who    string // whose account they are, if that is known
+	Err    error  // as of Provider.Check
+}
+
 // PermissionReader is a provider that can find out, without changing anything,
 // what its credentials may not do.
 type PermissionReader interface {

@@ -516,11 +516,11 @@ func TestCheckTellsWhatWorksAndHowToMendWhatDoesNot(t *testing.T) {
 		enabled []string
 		says    []string
 	}{
-		{"all", nil, []string{"Good"}, []string{"Good: enabled [compute]", "Activated account: ann@good", "Bad: disabled", "no key", "To enable it: bad login", "🎉 Enabled infra 🎉\n  Good"}},
+		{"all", nil, []string{"Good"}, []string{"Good: enabled [compute]", "Activated account: ann@good", "Bad: disabled", "no key", "To enable it: bad login", "🎉 Enabled infra 🎉\n  Good [compute]"}},
 		{"one that does not work", []string{"BAD"}, nil, []string{"Bad: disabled", "No infra to check/enabled"}},
 	} {
 		var out bytes.Buffer
-		got, err := cluster.Check(t.Context(), cloud.NewRegistry(good, bad), cfg, tt.clouds, true, &out)
+		got, err := cluster.Checker{Providers: cloud.NewRegistry(good, bad), Config: cfg, Verbose: true}.Check(t.Context(), tt.clouds, &out)
 		if err != nil || len(got) != len(tt.enabled) || len(tt.enabled) > 0 && got[tt.enabled[0]] == nil {
 			t.Errorf("%s: %v, %v", tt.name, got, err)
 		}
@@ -536,7 +536,7 @@ func TestCheckTellsWhatWorksAndHowToMendWhatDoesNot(t *testing.T) {
 		many = append(many, checkable{name: fmt.Sprintf("Unused%02d", i), err: &cloud.AuthError{NotSetUp: true, Err: errors.New("no file")}})
 	}
 	var screen bytes.Buffer
-	if _, err := cluster.Check(t.Context(), cloud.NewRegistry(append(many, good)...), cfg, nil, false, &screen); err != nil || strings.Count(screen.String(), "\n") > 15 || strings.Count(screen.String(), "Unused") != 40 {
+	if _, err := (cluster.Checker{Providers: cloud.NewRegistry(append(many, good)...), Config: cfg}).Check(t.Context(), nil, &screen); err != nil || strings.Count(screen.String(), "\n") > 15 || strings.Count(screen.String(), "Unused") != 40 {
 		t.Errorf("%v\n%s", err, screen.String())
 	}
 	for line := range strings.Lines(screen.String()) {
@@ -556,11 +556,11 @@ func TestCheckTellsWhatWorksAndHowToMendWhatDoesNot(t *testing.T) {
 		{[]string{"unused"}, false, "  Unused: disabled\n    Reason [compute]: unused is not set up: no file\n    To enable it: unused login\n"},
 	} {
 		var out bytes.Buffer
-		if _, err := cluster.Check(t.Context(), cloud.NewRegistry(good, unused), cfg, tt.clouds, tt.verbose, &out); err != nil || !strings.Contains(out.String(), tt.want) {
+		if _, err := (cluster.Checker{Providers: cloud.NewRegistry(good, unused), Config: cfg, Verbose: tt.verbose}).Check(t.Context(), tt.clouds, &out); err != nil || !strings.Contains(out.String(), tt.want) {
 			t.Errorf("%v, %t: %v\n%s", tt.clouds, tt.verbose, err, out.String())
 		}
 	}
-	if _, err := cluster.Check(t.Context(), cloud.NewRegistry(good), cfg, []string{"moon"}, false, &bytes.Buffer{}); !isType(err, api.ErrValue) || !strings.Contains(err.Error(), "good") {
+	if _, err := (cluster.Checker{Providers: cloud.NewRegistry(good), Config: cfg}).Check(t.Context(), []string{"moon"}, &bytes.Buffer{}); !isType(err, api.ErrValue) || !strings.Contains(err.Error(), "good") {
 		t.Errorf("a cloud that there is not: %v", err)
 	}
 }

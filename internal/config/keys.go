@@ -26,7 +26,7 @@ var all = sync.OnceValue(func() *schema.Spec {
 		schema.New("docker", schema.Section("Containers that run docker: images.",
 			schema.New("run_options", schema.Text("More flags for docker run.").Or(schema.ListKind).Of(schema.Text("A flag.")).ForTasks()))),
 		schema.New("nvidia_gpus", schema.Section("NVIDIA GPUs.",
-			schema.New("disable_ecc", schema.YesNo("Turn error correction off, with one reboot after provisioning.", false).ForTasks()))),
+			schema.New("disable_ecc", schema.YesNo("Turn error correction off, with one reboot after provisioning.", false).ForTasks().NoEffect("nodes are not rebooted; use an image that has it off")))),
 		schema.New("catalogs", catalogKeys()),
 		schema.New("provision", provisionKeys()),
 		schema.New("data", schema.Section("File transfer.",
@@ -38,9 +38,17 @@ var all = sync.OnceValue(func() *schema.Spec {
 		).ByAdmins(schema.Opens)),
 		schema.New("dashboard", schema.Section("The dashboard.",
 			schema.New("external_links", schema.List("Links that are found in logs.",
-				schema.Section("A kind of link.",
+				schema.Section("A kind of link: one that is found in logs (regex), or one that is made (url).",
 					schema.New("label", schema.Text("What the link is called.")),
-					schema.New("regex", schema.Text("What a link looks like.").Checked(compiles))).Needs("label", "regex")))).ByAdmins(schema.Confines)),
+					schema.New("regex", schema.Text("What a link in a log looks like.").Checked(compiles)),
+					schema.New("url", schema.Text("The link itself, with ${cluster_name}, ${job_id}, ${job_name}, ${user} and ${workspace} in it.")),
+					schema.New("scope", schema.List("On which pages it is shown; absent: on all.", schema.Choice("A kind of page.", "cluster", "jobs")))).Needs("label")))).ByAdmins(schema.Confines)),
+		schema.New("metrics", schema.Section("Metrics of GPUs that the dashboard shows.",
+			schema.New("prometheus", schema.Section("Where Prometheus is in the cluster of a context.",
+				schema.New("namespace", schema.Text("Its namespace.").Defaults("skypilot")),
+				schema.New("service", schema.Text("Its service.").Defaults("skypilot-prometheus-server")),
+				schema.New("port", schema.Whole("The service's port.").AtLeast(1).Defaults(80)),
+				schema.New("url", schema.Text("Its address."))).Opened())).NoEffect("the dashboard shows none of them")),
 		schema.New("plugins", schema.Anything("Settings of plugins, passed through.").ByAdmins(schema.Executes)),
 		schema.New("api_server", apiServerKeys()),
 		schema.New("rbac", rbacKeys()),
@@ -51,7 +59,7 @@ var all = sync.OnceValue(func() *schema.Spec {
 		schema.New("serve", controllerKeys("serve", map[string]any{"cpus": "4+", "memory": "8+", "disk_size": 200})),
 	)
 	s.Title = "the configuration"
-	s.Keys = append(append(s.Keys, cloudKeys()...), schema.New("workspaces", workspaceKeys()))
+	s.Keys = append(append(s.Keys, cloudKeys()...), schema.New("workspace_config", schema.Section("All workspaces.", readAccess()).OnServer()), schema.New("workspaces", workspaceKeys()))
 	return s.Without(`write "jobs"`, "spot").Without("write the config section of a task", "experimental")
 })
 
@@ -83,6 +91,9 @@ func apiServerKeys() *schema.Spec {
 			Matching(schema.Regexp(`^https?://.*$`, "a URL that begins with http:// or https://"))),
 		schema.New("service_account_token", schema.Text("Token to log in with.").Or(schema.NullKind).Hidden().
 			Matching(schema.Regexp(`^sky_.+$`, "a token that begins with sky_"))),
+		schema.New("logs_retention_hours", schema.Whole("Hours that downloaded logs and logs of uploads are kept.").Defaults(720).
+			NoEffect("the server keeps neither; logs of requests go with them, after requests_retention_hours")),
+		schema.New("launch_attempt_retention_hours", schema.Number("Hours that records of launch attempts are kept.").NoEffect("what attempts have seen is kept while it may help plans")),
 		schema.New("requests_retention_hours", schema.Whole("Hours that finished requests are kept; negative: for ever.").Defaults(24)),
 		schema.New("cluster_event_retention_hours", hours("status events of clusters")),
 		schema.New("cluster_debug_event_retention_hours", hours("debug events of clusters")),
@@ -109,6 +120,7 @@ func rbacKeys() *schema.Spec {
 		return schema.Section(doc, schema.New("permissions", schema.Section("What the role may call.", schema.New(kind, rules))))
 	}
 	return schema.Section("Roles and what they may do.",
+		schema.New("restrict_config_to_admins", schema.YesNo("Show the server's configuration to administrators only, not to all users. Secrets in it are shown to nobody.", true)),
 		schema.New("default_role", schema.Choice("Role of users seen for the first time.", "admin", "user", "viewer").Caseless().Defaults("admin")),
 		schema.New("roles", schema.Section("Permissions of each role; absent: the built-in ones.",
 			schema.New("admin", role("Administrators.", "blocklist")),
@@ -188,6 +200,10 @@ func controllerKeys(kind string, resources map[string]any) *schema.Spec {
 			schema.New("host", schema.Text("Name or address under which clients reach the load balancers, for the endpoints that are shown. Absent: the server's own address.").OnServer()))
 	}
 	if kind == "jobs" {
+		s.Keys = append(s.Keys, schema.New("status_check", schema.Section("When a job whose checks fail is run elsewhere.",
+			schema.New("min_elapsed_seconds", schema.Whole("Seconds for which they fail.").AtLeast(0).Defaults(60)),
+			schema.New("min_retries", schema.Whole("Checks that fail.").AtLeast(0).Defaults(5))).
+			NoEffect("a job is run elsewhere when its machine is gone, and never because the way to it fails (see jobs.controller.unreachable_minutes)")))
 		s.Keys = append(s.Keys, schema.New("callback_runner", schema.List("Program with its arguments that runs the event_callback of a job that has no node at the time; the script's file is its last argument, "+
 			"and its environment is the callback's, with PATH. It must confine what it runs: the script is a user's. Absent: such callbacks are not run.", schema.Text("An argument.")).OnServer()))
 	}

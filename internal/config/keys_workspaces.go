@@ -17,10 +17,16 @@ func cloudKeys() []schema.Key {
 	return out
 }
 
+func readAccess() schema.Key {
+	return schema.New("read_access", schema.Choice("Who may look into a private workspace.", "allowed_users", "all").Defaults("allowed_users").
+		NoEffect("only its users and administrators see what is in a private workspace"))
+}
+
 func workspaceKeys() *schema.Spec {
 	w := schema.Section("A workspace.",
 		schema.New("private", schema.YesNo("Only allowed_users and administrators see it.", false)),
-		schema.New("allowed_users", schema.List("Who may use a private workspace, by name or id.", schema.Text("A user."))))
+		schema.New("allowed_users", schema.List("Who may use a private workspace, by name or id.", schema.Text("A user."))),
+		readAccess())
 	disabled := schema.New("disabled", schema.YesNo("Do not use the cloud in this workspace.", false))
 	for _, c := range facts.All() {
 		section := schema.Section("This cloud in this workspace.")

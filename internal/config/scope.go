@@ -24,6 +24,8 @@ type Scope struct {
 type Settings struct {
 	c     *Config
 	scope Scope
+	// written: values that differ by region or by cluster stay as they are written.
+	written bool
 }
 
 // For returns the settings of s.Cloud in s. A cloud without a section has none.
@@ -32,7 +34,7 @@ func (c *Config) For(s Scope) Settings {
 		s.Workspace = c.ActiveWorkspace()
 	}
 	s.Region = facts.Of(s.Cloud).RegionName(s.Region)
-	return Settings{c, s}
+	return Settings{c: c, scope: s}
 }
 
 // Sections returns the cloud's sections by region, everything else as in s.
@@ -88,10 +90,21 @@ func (s Settings) Section() map[string]any {
 			out[OnlyAllowedContexts] = true
 		}
 		if queue := s.c.Queue(s.scope); queue != "" {
-			out["kueue"] = map[string]any{"local_queue_name": queue}
+			kueue := map[string]any{"local_queue_name": queue}
+			if limit, ok := s.Get("kueue", "admission_timeout"); ok {
+				kueue["admission_timeout"] = limit
+			}
+			out["kueue"] = kueue
 		}
 	}
 	return out
+}
+
+// Written is Section for who looks up regions and clusters later: a value that differs by
+// them is the map, or the list, that the configuration has.
+func (s Settings) Written() map[string]any {
+	s.written = true
+	return s.Section()
 }
 
 // Origin says where the value under a path was written.
@@ -122,15 +135,17 @@ func (s Settings) TextMap(path ...string) map[string]string {
 	return out
 }
 
-// ProxyCommand returns the ssh proxy command of the region, "" for none. ok is
-// false if proxy commands are given by region and this one is not among them:
-// then its machines cannot be reached.
-func (s Settings) ProxyCommand() (command string, ok bool) {
-	raw := s.pick([]string{"ssh_proxy_command"})
-	if raw != nil && raw.Kind == Map && raw.Lookup(s.scope.Region) == nil {
-		return "", false
+// ProxyRegions are the regions to whose machines ssh_proxy_command names a way; some is
+// false if it does not tell regions apart.
+func (s Settings) ProxyRegions() (regions []string, some bool) {
+	n := s.pick([]string{"ssh_proxy_command"})
+	if n == nil || n.Kind != Map {
+		return nil, false
 	}
-	return s.Text("ssh_proxy_command"), true
+	for _, e := range n.Entries {
+		regions = append(regions, e.Key.Text)
+	}
+	return regions, true
 }
 
 func (s Settings) inForce(path []string) *yaml11.Node {
@@ -164,6 +179,7 @@ func (s Settings) resolve(path []string) *yaml11.Node {
 		return n
 	}
 	switch {
+	case s.written:
 	case spec.ByRegion && n.Kind == Map:
 		n = n.Lookup(s.scope.Region)
 	case spec.ByCluster && n.Kind == List:

@@ -174,18 +174,26 @@ func TestSettingsKinds(t *testing.T) {
 func TestProxyCommand(t *testing.T) {
 	c := server(t, manyPlaces)
 	for _, test := range []struct {
-		cloud, region, want string
-		ok                  bool
+		cloud   string
+		written any
+		regions []string
 	}{
-		{"aws", "us-east-1", "jump", true},
-		{"aws", "us-west-2", "", true},
-		{"aws", "eu-west-1", "", false},
-		{"gcp", "anywhere", "jump %h", true},
-		{"azure", "anywhere", "", true},
+		{"aws", map[string]any{"us-east-1": "jump", "us-west-2": nil}, []string{"us-east-1", "us-west-2"}},
+		{"gcp", "jump %h", nil},
+		{"azure", nil, nil},
 	} {
-		if got, ok := c.For(Scope{Cloud: test.cloud, Region: test.region}).ProxyCommand(); got != test.want || ok != test.ok {
-			t.Errorf("%s/%s: %q %v", test.cloud, test.region, got, ok)
+		at := c.For(Scope{Cloud: test.cloud})
+		if got := at.Written()["ssh_proxy_command"]; !reflect.DeepEqual(got, test.written) {
+			t.Errorf("%s: as written: %v", test.cloud, got)
 		}
+		if got, some := at.ProxyRegions(); !slices.Equal(got, test.regions) || some != (test.regions != nil) {
+			t.Errorf("%s: %q %v", test.cloud, got, some)
+		}
+	}
+	// What is looked up later is not decided before.
+	by := server(t, "aws: {security_group_name: [{train-*: t}, {'*': rest}]}").For(Scope{Cloud: "aws"}).Written()["security_group_name"]
+	if list, ok := by.([]any); !ok || len(list) != 2 {
+		t.Errorf("groups by cluster: %v", by)
 	}
 }
 

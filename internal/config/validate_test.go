@@ -31,7 +31,7 @@ var badConfigs = []struct{ text, want string }{
 	{"workspaces: {a: {lambda: {region: x}}}", `1:27: unknown field "region" in workspaces.a.lambda. Fields of workspaces.a.lambda: disabled.`},
 	{"daemons: {status-refresh: {interval_seconds: 1}}", `1:11: unknown field "status-refresh" in daemons; did you mean "pool-status-refresh-daemon"?`},
 	{"rbac: {roles: {admin: {permissions: {allowlist: []}}}}", `1:38: unknown field "allowlist" in rbac.roles.admin.permissions. Fields of rbac.roles.admin.permissions: blocklist.`},
-	{"'': 1", `1:1: unknown field "" in the configuration. Fields of the configuration: active_workspace, admin_policy, allowed_clouds, api_server, aws, azure, catalogs, cudo, daemons, dashboard, data, db, do, docker, fluidstack, gcp, hyperbolic, jobs, kubernetes, lambda, logs, mithril, nebius, nvidia_gpus, oci, paperspace, plugins, primeintellect, provision, rbac, runpod, serve, shadeform, slurm, ssh, storage, tracing, vast, verda, workspace, workspaces.`},
+	{"'': 1", `1:1: unknown field "" in the configuration. Fields of the configuration: active_workspace, admin_policy, allowed_clouds, api_server, aws, azure, catalogs, cudo, daemons, dashboard, data, db, do, docker, fluidstack, gcp, hyperbolic, jobs, kubernetes, lambda, logs, metrics, mithril, nebius, nvidia_gpus, oci, paperspace, plugins, primeintellect, provision, rbac, runpod, serve, shadeform, slurm, ssh, storage, tracing, vast, verda, workspace, workspace_config, workspaces.`},
 	// Clouds without a section.
 	{"seeweb: {}", `1:1: unknown field "seeweb" in the configuration; seeweb is set up by its own credential files, and only allowed_clouds and workspaces.<name>.seeweb.disabled mention it`},
 	{"runpod: {api_key: x}", `1:10: unknown field "api_key" in runpod. Fields of runpod: remote_identity.`},
@@ -109,7 +109,8 @@ var badConfigs = []struct{ text, want string }{
 	// What is missing or forbidden.
 	{"logs: {gcp: {}}", `1:7: logs needs "store"`},
 	{"gcp: {managed_instance_group: {provision_timeout: 5}}", `1:31: gcp.managed_instance_group needs "run_duration"`},
-	{"dashboard: {external_links: [{label: a}]}", `1:30: dashboard.external_links[0] needs "regex"`},
+	{"dashboard: {external_links: [{regex: a}]}", `1:30: dashboard.external_links[0] needs "label"`},
+	{"dashboard: {external_links: [{label: a, url: 'https://x', scope: [pages]}]}", `1:67: dashboard.external_links[0].scope[0] should be cluster or jobs, not "pages"`},
 	{"admin_policy: {cel: [{expr: 'true'}]}", `1:22: admin_policy.cel[0] needs "message"`},
 	{"admin_policy: {}", `1:15: admin_policy needs "cel"`},
 	{"kubernetes: {custom_metadata: {name: x}}", `1:32: "name" is not a field of kubernetes.custom_metadata: sky names what it creates itself; remove it`},
@@ -187,6 +188,13 @@ var goodConfigs = []string{
 	"api_server: {service_account_token: ~, requests_retention_hours: -1, cluster_event_retention_hours: 0.5}",
 	"daemons: {server-heartbeat-daemon: {log_level: INFO, interval_seconds: 1}}",
 	"dashboard: {external_links: [{label: wandb, regex: 'https://wandb.ai/.*'}]}",
+	// Settings that SkyPilot has had since version 0.13.
+	"dashboard: {external_links: [{label: runs, url: 'https://x/${cluster_name}', scope: [cluster, jobs]}]}",
+	"jobs: {status_check: {min_elapsed_seconds: 60, min_retries: 5}}", "api_server: {logs_retention_hours: -1, launch_attempt_retention_hours: 720}",
+	"rbac: {restrict_config_to_admins: false}", "workspace_config: {read_access: all}", "workspaces: {a: {private: true, read_access: allowed_users, slurm: {allowed_clusters: [c], quota: {queue: q}}}}",
+	"kubernetes: {kueue: {local_queue_name: q, admission_timeout: -1}, max_inline_command_length: 1024, rdma: {mode: sriov, resource: a/b, networks: [n]}, auto_mounts: [{volume_name: v, mount_paths: [/v], scope: personal}]}",
+	"slurm: {submit_as_user: true, username_map: {a: b}, container_mounts: [/x], quota: {queue: q}, cluster_configs: {c: {submit_as_user: true}}}",
+	"metrics: {prometheus: {namespace: n, service: s, port: 81}}", "aws: {enforce_tags: [instance, volume]}", "nebius: {use_personal_pricing: true}",
 	"db: postgres://x", "active_workspace: x", "workspace: x", "data: {mount_cached: {sequential_upload: true}}",
 }
 

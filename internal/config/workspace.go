@@ -105,7 +105,29 @@ func (c *Config) missingWorkspace() *Problem {
 	return &p
 }
 
-// CloudUse says whether a workspace may use a cloud; if not, why.
+// What a cloud may be used for: the words of its setting "capabilities".
+const (
+	Compute = "compute"
+	Storage = "storage"
+)
+
+// CloudUseFor says whether a workspace may use a cloud for this; if not, why.
+func (c *Config) CloudUseFor(workspace, cloud, use string) (ok bool, why string) {
+	if ok, why = c.CloudUse(workspace, cloud); !ok {
+		return false, why
+	}
+	for _, path := range [][]string{{"workspaces", workspace, cloud, "capabilities"}, {cloud, "capabilities"}} {
+		if n := present(c.root.Find(path...)); n != nil {
+			if slices.Contains(asTexts(n), use) {
+				return true, ""
+			}
+			return false, use + " is not in " + strings.Join(path, ".") + " (" + originOf(n.Place).String() + ")"
+		}
+	}
+	return true, ""
+}
+
+// CloudUse says whether a workspace may use a cloud at all; if not, why.
 func (c *Config) CloudUse(workspace, cloud string) (ok bool, why string) {
 	if allowed := c.root.Find("allowed_clouds"); allowed != nil {
 		if !slices.ContainsFunc(asTexts(allowed), func(a string) bool { return strings.EqualFold(a, cloud) }) {

@@ -1,6 +1,10 @@
 package config
 
-import "testing"
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
 
 func TestWorkspaces(t *testing.T) {
 	c := server(t, `
@@ -55,4 +59,29 @@ func TestActiveWorkspace(t *testing.T) {
 	}
 	_, err = c.InWorkspace("taem")
 	wantErr(t, err, `the workspace "taem" does not exist`, "did you mean \"team\"?", "sky check")
+}
+
+func TestWhatACloudIsUsedFor(t *testing.T) {
+	c := server(t, "aws: {capabilities: [storage]}\ngcp: {capabilities: [compute]}\nworkspaces: {lab: {aws: {capabilities: [compute, storage]}, gcp: {disabled: true}}}")
+	for _, test := range []struct {
+		workspace, cloud, use string
+		ok                    bool
+	}{
+		{"default", "aws", Compute, false}, {"default", "aws", Storage, true}, {"default", "gcp", Compute, true}, {"default", "gcp", Storage, false},
+		{"lab", "aws", Compute, true}, {"lab", "gcp", Compute, false}, {"default", "lambda", Compute, true},
+	} {
+		ok, why := c.CloudUseFor(test.workspace, test.cloud, test.use)
+		if ok != test.ok || ok != (why == "") || !ok && test.workspace == "default" && !strings.Contains(why, test.use+" is not in "+test.cloud+".capabilities (") {
+			t.Errorf("%+v: %v %q", test, ok, why)
+		}
+	}
+}
+
+func TestTheQueueOfASection(t *testing.T) {
+	c := server(t, "kubernetes: {kueue: {local_queue_name: q, admission_timeout: 7}, context_configs: {east: {quota: {queue: e}}}}")
+	for region, want := range map[string]map[string]any{"": {"local_queue_name": "q", "admission_timeout": 7}, "east": {"local_queue_name": "e", "admission_timeout": 7}} {
+		if got := c.For(Scope{Cloud: "kubernetes", Region: region}).Section()["kueue"]; !reflect.DeepEqual(got, any(want)) {
+			t.Errorf("in %q: %v, want %v", region, got, want)
+		}
+	}
 }

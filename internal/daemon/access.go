@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -87,9 +88,17 @@ func rulesOf(c *config.Config) (server.Rules, error) {
 	if err != nil {
 		return server.Rules{}, err
 	}
+	// A list of the installation's own would open the configuration otherwise.
+	configuration := auth.Rule{Method: http.MethodGet, Path: "/workspaces/config"}
+	if blocked, replaced := policy.Blocked["user"]; !c.Bool("rbac", "restrict_config_to_admins") {
+		policy.Opened = []auth.Rule{configuration}
+	} else if replaced {
+		policy.Blocked["user"] = append(blocked, configuration)
+	}
 	r := server.Rules{Policy: policy, DefaultRole: strings.ToLower(c.Text("rbac", "default_role")), Workspaces: c.Workspaces()}
 	if c.ActiveWorkspaceGiven() {
 		r.Active = c.ActiveWorkspace()
 	}
+	r.Links, _ = c.Get("dashboard", "external_links")
 	return r, nil
 }

@@ -25,7 +25,7 @@ func (d *daemon) images(cloudName string) cloud.Images {
 func (d *daemon) awsOptions() aws.Options {
 	return aws.Options{
 		Settings: func() aws.Settings {
-			return aws.ReadSettings(d.settings.current().For(config.Scope{Cloud: aws.Name}).Section())
+			return aws.ReadSettings(d.settings.current().For(config.Scope{Cloud: aws.Name}).Written())
 		},
 		Image: d.images(aws.Name),
 		QuotaCode: func(ctx context.Context, instanceType string, spot bool) string {

@@ -11,7 +11,7 @@ import (
 func (d *daemon) azureOptions() azure.Options {
 	return azure.Options{
 		Tuning:   vm.Tuning{Home: d.o.Home},
-		Settings: func() map[string]any { return d.settings.current().For(config.Scope{Cloud: azure.Name}).Section() },
+		Settings: func() map[string]any { return d.settings.current().For(config.Scope{Cloud: azure.Name}).Written() },
 		Image:    d.images(azure.Name),
 	}
 }

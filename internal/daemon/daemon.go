@@ -32,9 +32,11 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/all"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
+	"github.com/skypilot-go/sky/internal/cloud/nebius"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cloud/wrap"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/controller"
 	"github.com/skypilot-go/sky/internal/credentials"
 	"github.com/skypilot-go/sky/internal/diskspace"
@@ -281,6 +283,7 @@ func (d *daemon) wire(ctx context.Context) error {
 		AWS:        d.awsOptions(),
 		GCP:        d.gcpOptions(),
 		Azure:      d.azureOptions(),
+		Nebius:     nebius.Options{Settings: func() map[string]any { return d.settings.current().For(config.Scope{Cloud: nebius.Name}).Written() }},
 	}), func(cloud string, m wrap.Method, took time.Duration, err error) {
 		d.metrics.CloudCalled(cloud, string(m), provision.Outcome(err), took)
 		if code, ok := provision.UnknownCode(err); ok {

@@ -12,12 +12,12 @@ import (
 func (d *daemon) gcpOptions() gcp.Options {
 	return gcp.Options{
 		Settings: func() gcp.Settings {
-			return gcp.ReadSettings(d.settings.current().For(config.Scope{Cloud: gcp.Name}).Section())
+			return gcp.ReadSettings(d.settings.current().For(config.Scope{Cloud: gcp.Name}).Written())
 		},
 		Projects: func() (all []string) {
 			c := d.settings.current()
 			for _, w := range c.Workspaces() {
-				all = append(all, gcp.ReadSettings(c.For(config.Scope{Cloud: gcp.Name, Workspace: w.Name}).Section()).Project)
+				all = append(all, gcp.ReadSettings(c.For(config.Scope{Cloud: gcp.Name, Workspace: w.Name}).Written()).Project)
 			}
 			return all
 		},

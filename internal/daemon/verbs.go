@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/buckets"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
@@ -241,7 +242,8 @@ func (d *daemon) check(ctx context.Context, call cluster.Call, b api.CheckBody) 
 		return nil, err
 	}
 	defer d.working.forget()
-	report, err := cluster.Check(ctx, d.providers, c, b.Clouds, b.Verbose, call.Out)
+	checker := cluster.Checker{Providers: d.providers, Config: c, Store: buckets.CheckStore, Verbose: b.Verbose}
+	report, err := checker.Check(ctx, b.Clouds, call.Out)
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +272,7 @@ func (d *daemon) enabled(ctx context.Context, call cluster.Call, b api.EnabledCl
 	works := make([]bool, len(all))
 	var wg sync.WaitGroup
 	for i, p := range all {
-		if ok, _ := c.CloudUse(c.ActiveWorkspace(), p.Name()); ok {
+		if ok, _ := c.CloudUseFor(c.ActiveWorkspace(), p.Name(), config.Compute); ok {
 			wg.Go(func() { works[i] = d.working.ask(ctx, p) })
 		}
 	}

@@ -98,6 +98,7 @@ func (x *Executor) plan(ctx context.Context, call cluster.Call, of planning) (_ 
 		var c *config.Config
 		if c, err = settings(call, of.dag.Tasks[0]); err == nil {
 			p.Sources, p.Reservations, p.Refused, err = x.enabled(ctx, call, c, of.dag)
+			p.Only = reachable(c, p.Sources)
 		}
 	}
 	if err != nil {
@@ -109,6 +110,18 @@ func (x *Executor) plan(ctx context.Context, call cluster.Call, of planning) (_ 
 		return p, nil, planError(err)
 	}
 	return p, plan, nil
+}
+
+// reachable are the regions of clouds whose machines are reached by ssh_proxy_command, where
+// that names a way for some regions only.
+func reachable(c *config.Config, sources []optimizer.Source) map[string]optimizer.Regions {
+	only := map[string]optimizer.Regions{}
+	for _, s := range sources {
+		if regions, some := c.For(config.Scope{Cloud: s.Name()}).ProxyRegions(); some {
+			only[s.Name()] = optimizer.Regions{Names: regions, Why: s.Name() + ".ssh_proxy_command names no way to machines there (with null they are reached directly)"}
+		}
+	}
+	return only
 }
 
 // enabled are the clouds that c allows and whose credentials work, as the
@@ -242,7 +255,7 @@ func (e *notEnabled) Error() string { return e.why }
 
 // source is what one cloud has.
 func (x *Executor) source(ctx context.Context, c *config.Config, p cloud.Provider) (none optimizer.Source, err error) {
-	if ok, why := c.CloudUse(c.ActiveWorkspace(), p.Name()); !ok {
+	if ok, why := c.CloudUseFor(c.ActiveWorkspace(), p.Name(), config.Compute); !ok {
 		return none, &notEnabled{why}
 	}
 	if _, err := p.Check(ctx); err != nil {

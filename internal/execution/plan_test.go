@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
 )
 
 // asked is a cloud that notes that somebody asked for it.
@@ -81,6 +83,39 @@ func TestAPlanAsksTheCloudsThatTasksName(t *testing.T) {
 			}
 			if said := strings.Contains(out.String(), "GCP is left out of the plan"); said != slices.Contains(tt.asked, "gcp") {
 				t.Errorf("said:\n%s", &out)
+			}
+		})
+	}
+}
+
+// What the configuration says of where machines may be counts in plans.
+func TestPlansKeepToTheConfiguration(t *testing.T) {
+	for _, tt := range []struct {
+		name, task string
+		config     map[string]any
+		want       string // where it is planned, or a part of the error
+	}{
+		{"nothing is said", "run: echo", nil, "aws"},
+		{"for buckets only", "run: echo", map[string]any{"aws": map[string]any{"capabilities": []any{"storage"}}}, "gcp"},
+		{"for buckets only, and asked for", "resources: {infra: aws}", map[string]any{"aws": map[string]any{"capabilities": []any{"storage"}}}, "compute is not in aws.capabilities"},
+		{"reached elsewhere", "run: echo", map[string]any{"aws": map[string]any{"ssh_proxy_command": map[string]any{"elsewhere": "nc %h %p"}}}, "gcp"},
+		{"reached elsewhere, and asked for", "resources: {infra: aws/r}", map[string]any{"aws": map[string]any{"ssh_proxy_command": map[string]any{"elsewhere": "nc %h %p"}}}, "aws.ssh_proxy_command names no way"},
+		{"reached directly", "run: echo", map[string]any{"aws": map[string]any{"ssh_proxy_command": map[string]any{"R": nil}}}, "aws"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var by sync.Map
+			dag, err := parse(tt.task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := config.FromMap(config.Server, config.Origin{}, tt.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := New(Deps{Providers: cloud.NewRegistry(asked{name: "aws", by: &by}, asked{name: "gcp", by: &by}), Log: slog.New(slog.DiscardHandler)})
+			_, plan, err := x.plan(t.Context(), cluster.Call{Out: spoken{&bytes.Buffer{}}, Config: c}, planning{dag: dag})
+			if got := fmt.Sprint(err); err != nil && !strings.Contains(got, tt.want) || err == nil && plan.Tasks[0].Chosen.Offer.Cloud != tt.want {
+				t.Errorf("%v, want %s", got, tt.want)
 			}
 		})
 	}

@@ -111,7 +111,7 @@ func newAnswer(s Source, q catalog.Query) answer {
 func (f *finder) collect(out []Candidate, a *answer) []Candidate {
 	res := f.reqs[a.entry].res
 	add := func(o *cloud.Offer) {
-		if a.reserved && !f.problem.covered(o) {
+		if a.reserved && !f.problem.covered(o) || f.problem.outside(o.Cloud, o.Region) != "" {
 			return
 		}
 		if at := BlockedBy(f.task.BlockedResources, o); at >= 0 && !f.unfiltered {
@@ -150,6 +150,11 @@ func lastResort(s Source) bool {
 
 // lacking says why a source cannot serve a request whatever it rents, or "".
 func (f *finder) lacking(s Source, r *task.Resources) string {
+	if r.Region != "" {
+		if why := f.problem.outside(s.Name(), r.Region); why != "" {
+			return why
+		}
+	}
 	lacks, hosts := s.Lacks(), 0
 	for _, a := range r.Accelerators {
 		hosts = max(hosts, facts.TPUHosts(a.Name))

@@ -8,6 +8,8 @@ package optimizer
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/catalog"
@@ -57,6 +59,23 @@ type Problem struct {
 	// Reservations are machines that are paid for already. Tasks that run at the same time
 	// share them; those of a chain can use the same.
 	Reservations []cloud.Reservation
+	// Only are the regions that are used of clouds of which not all are, by name.
+	Only map[string]Regions
+}
+
+// Regions are some of a cloud's.
+type Regions struct {
+	Names []string
+	Why   string // not the others
+}
+
+// outside says why a region of a cloud is not used, "" if it is.
+func (p *Problem) outside(cloudName, region string) string {
+	only, some := p.Only[cloudName]
+	if !some || slices.ContainsFunc(only.Names, func(name string) bool { return strings.EqualFold(name, region) }) {
+		return ""
+	}
+	return only.Why
 }
 
 // Plan says where each task goes.

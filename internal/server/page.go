@@ -114,12 +114,13 @@ func redirect(to string) func(*Server, http.ResponseWriter, *http.Request) {
 	}
 }
 
-// constant answers with the same JSON every time.
-func constant(json string) func(*Server, http.ResponseWriter, *http.Request) {
-	return func(_ *Server, w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(json))
+// dashboardConfig is what the configuration says of pages.
+func (s *Server) dashboardConfig(w http.ResponseWriter, _ *http.Request) {
+	links := s.Rules().Links
+	if links == nil {
+		links = []any{}
 	}
+	writeJSON(w, http.StatusOK, map[string]any{"external_links": links})
 }
 
 // noInteractiveLogin answers whom a log sent to a login that waits for a person.

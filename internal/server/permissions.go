@@ -96,7 +96,8 @@ One that was removed from the configuration keeps its last settings for what is 
 
 A service account has a role of its own, which is never above that of whoever made or changed it. New users get the role in
 ` + "`rbac.default_role`" + ` (admin). ` + "`rbac.roles.user.permissions.blocklist`" + ` replaces the list of what users may not call, and
-` + "`rbac.roles.viewer.permissions.allowlist`" + ` adds to what viewers may.
+` + "`rbac.roles.viewer.permissions.allowlist`" + ` adds to what viewers may. With ` + "`rbac.restrict_config_to_admins: false`" + ` users may also read
+the server's configuration, without its secrets.
 
 In the table, *own* means: about what belongs to the caller; *log in* means: not before they log in. *Elsewhere* is a user's
 call about a cluster in a workspace that the user may not use.

@@ -48,7 +48,7 @@ func TestEveryRouteHasAPermission(t *testing.T) {
 		POST/kubernetes_node_info POST/slurm_gpu_availability POST/slurm_node_info POST/list_accelerators POST/list_accelerator_counts GET/catalog/status POST/availability
 		POST/bench/list POST/bench/show
 		POST/validate POST/optimize GET/metrics`)()
-	admin := setOf(`GET/serve/balancer/table GET/serve/balancer/connect POST/serve/balancer/report POST/workspaces/config POST/workspaces/update POST/workspaces/create POST/workspaces/delete POST/workspaces/batch_add_users
+	admin := setOf(`GET/serve/balancer/table GET/serve/balancer/connect POST/serve/balancer/report GET/workspaces/config POST/workspaces/config POST/workspaces/update POST/workspaces/create POST/workspaces/delete POST/workspaces/batch_add_users
 		POST/workspaces/batch_remove_users POST/users/delete POST/users/create POST/users/batch_update POST/users/import POST/debug/dump_create POST/debug/dump POST/backup
 		GET/users/export GET/debug/dump_download/{name} GET/audit POST/sweep
 		POST/ssh_node_pools DELETE/ssh_node_pools/{pool} GET/ssh_node_pools/keys POST/ssh_node_pools/keys POST/local_up POST/local_down`)() // see [OwnMachines]; of the server's own machine
@@ -214,12 +214,25 @@ func TestPolicyOfAnInstallation(t *testing.T) {
 			}}
 		}
 	})
+	open := newTestEnvOf(t, func(*testEnv) {}, people(t, map[string]string{"vic": "viewer", "uma": "user"}), func(d *Deps) {
+		d.Rules = func() Rules {
+			return Rules{Policy: auth.Policy{Opened: []auth.Rule{{Method: "GET", Path: "/workspaces/config"}}}, Links: []any{map[string]any{"label": "runs"}}}
+		}
+	})
+	for who, want := range map[string]int{"vic": 403, "uma": 200} {
+		if open.as = who; open.call(get, "/workspaces/config", "").status != want {
+			t.Errorf("%s reads the configuration, or not", who)
+		}
+	}
+	if got := open.call(get, "/dashboard_config", "").body; !strings.Contains(got, `{"external_links":[{"label":"runs"}]}`) {
+		t.Errorf("links of the dashboard: %s", got)
+	}
 	for _, c := range []struct {
 		who, method, path, body string
 		want                    int
 	}{
 		{"uma", post, "/check", `{}`, 403}, {"vic", post, "/check", `{}`, 200},
-		{"uma", get, "/users/export", ``, 200}, {"vic", get, "/users/export", ``, 403},
+		{"uma", get, "/users/export", ``, 200}, {"uma", get, "/workspaces/config", ``, 200}, {"vic", get, "/users/export", ``, 403},
 		{"uma", del, "/ssh_node_pools/x", ``, 403}, {"vic", post, "/status", `{}`, 200},
 	} {
 		env.as = c.who

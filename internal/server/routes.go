@@ -212,7 +212,7 @@ func Routes() []Route {
 			Body: body[api.WorkspaceUsersBody]("workspace_names", "user_ids")},
 		{Method: post, Path: "/workspaces/batch_remove_users", Role: Admin, Kind: Async, Name: "workspaces.batch_remove_users",
 			Body: body[api.WorkspaceUsersBody]("workspace_names", "user_ids")},
-		{Method: get, Path: "/workspaces/config", Role: User, Kind: Async, Name: "workspaces.get_config", Empty: `{}`},
+		{Method: get, Path: "/workspaces/config", Role: Admin, Kind: Async, Name: "workspaces.get_config", Empty: `{}`},
 		{Method: post, Path: "/workspaces/config", Role: Admin, Kind: Async, Name: "workspaces.update_config", Body: body[api.ConfigBody]("config")},
 
 		// Pools of own machines, recipes, support.
@@ -250,7 +250,7 @@ func Routes() []Route {
 		{Method: get, Path: "/{$}", Role: Anyone, Kind: Page, handle: redirect("/dashboard/")},
 		{Method: get, Path: "/dashboard", Role: Viewer, Kind: Page, handle: redirect("/dashboard/")},
 		{Method: get, Path: "/dashboard/{path...}", Role: Viewer, Kind: Page, handle: (*Server).dashboard},
-		{Method: get, Path: "/dashboard_config", Role: Viewer, Kind: Direct, handle: constant(`{"external_links":[]}`)},
+		{Method: get, Path: "/dashboard_config", Role: Viewer, Kind: Direct, handle: (*Server).dashboardConfig},
 		{Method: get, Path: "/kubernetes-pod-ssh-proxy", Role: User, Kind: Socket, handle: (*Server).sshProxy},
 		{Method: get, Path: "/slurm-job-ssh-proxy", Role: User, Kind: Socket, handle: (*Server).sshProxy},
 		{Method: get, Path: "/port-forward", Role: User, Kind: Socket, handle: (*Server).forward},

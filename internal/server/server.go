@@ -113,6 +113,8 @@ type Rules struct {
 	Workspaces []config.Workspace
 	// Active is the workspace of calls that name none; "": of the user's choice.
 	Active string
+	// Links are the dashboard's external_links, as the configuration has them; nil: none.
+	Links any
 }
 
 // role is that of users seen for the first time.

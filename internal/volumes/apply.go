@@ -72,7 +72,7 @@ func (m *Manager) Apply(ctx context.Context, call cluster.Call, b api.VolumeAppl
 	}
 	c := m.configOf(call)
 	workspace := c.ActiveWorkspace()
-	if ok, why := c.CloudUse(workspace, want.Place.Cloud); !ok {
+	if ok, why := c.CloudUseFor(workspace, want.Place.Cloud, config.Compute); !ok {
 		return &api.Error{Type: api.ErrNoCloudAccess, Message: fmt.Sprintf("No volume can be made on %s: %s.", task.CloudDisplay(want.Place.Cloud), why)}
 	}
 	call.Out.Spin("Waiting for other requests on volume " + b.Name)

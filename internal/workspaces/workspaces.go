@@ -155,7 +155,7 @@ func inUse(name string, live []Resource, format string, args ...any) error {
 }
 
 // accessKeys are the settings that say who may use a workspace.
-var accessKeys = []string{"private", "allowed_users"}
+var accessKeys = []string{"private", "allowed_users", "read_access"}
 
 func clouds(settings map[string]any) map[string]any {
 	out := map[string]any{}

@@ -202,8 +202,8 @@ func TestAQueueHoldsPodsBack(t *testing.T) {
 	spec := small(cloud.ClusterID{Installation: "queue", Name: "held", Hash: "h1"}, 2)
 	held := func(patience int) {
 		spec.Settings = patched(ns, obj{"schedulingGates": []any{obj{"name": "kueue.x-k8s.io/admission"}}})
-		spec.Settings["kueue"] = obj{"local_queue_name": "research"}
-		spec.Settings["provision_timeout"] = patience
+		spec.Settings["kueue"] = obj{"local_queue_name": "research", "admission_timeout": patience}
+		spec.Settings["provision_timeout"] = 60
 	}
 	held(1)
 	_, err := p.Launch(ctx, spec)

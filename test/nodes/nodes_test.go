@@ -195,6 +195,14 @@ func marked(variable string) map[int]string {
 			out[pid] = strings.ReplaceAll(string(cmd), "\x00", " ")
 		}
 	}
+	// A process that is about to run another program is no second one of its parent.
+	maps.DeleteFunc(out, func(pid int, cmd string) bool {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		var state string
+		parent := 0
+		_, _ = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent)
+		return out[parent] == cmd
+	})
 	return out
 }
 

@@ -42,6 +42,7 @@ type Options struct {
 	AWS        aws.Options // what is known of the account
 	GCP        gcp.Options // what is known of the project
 	Azure      azure.Options
+	Nebius     nebius.Options
 }
 
 // Providers returns the clouds in the order that "sky check" shows.
@@ -69,7 +70,7 @@ func Providers(o Options) *cloud.Registry {
 		oci.New(oci.Options{}),
 		mithril.New(mithril.Options{}),
 		seeweb.New(seeweb.Options{}),
-		nebius.New(nebius.Options{}),
+		nebius.New(o.Nebius),
 		ibm.New(ibm.Options{}),
 		yotta.New(yotta.Options{}),
 		vsphere.New(vsphere.Options{}),

@@ -44,6 +44,7 @@ var aws = Cloud{
 			schema.New("subnet_names", names("Subnets to launch in.")),
 			schema.New("use_ssm", schema.YesNo("Reach machines through Systems Manager.", false).ByAdmins(schema.Executes)),
 			schema.New("without_agents", schema.YesNo("For tests against an emulator of EC2 (AWS_ENDPOINT_URL) whose instances are records: clusters are up when their instances run, and nothing can run on them. Refused on AWS itself.", false).ByAdmins(schema.Confines)),
+			schema.New("enforce_tags", schema.List("What must have tags.", schema.Choice("A kind of resource.", "instance", "volume")).NoEffect("everything that sky makes on AWS has tags from the start")),
 			runCommands(), capabilities(), labels(), internalIPs(), proxyCommand(), identityOrRole(),
 		).Without(`write "labels"`, "instance_tags")
 	},

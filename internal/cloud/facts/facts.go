@@ -45,6 +45,9 @@ type Cloud struct {
 	// StoreFiles, below the home folder, are the credentials of its object stores, where it
 	// has no provider that knows them.
 	StoreFiles []string
+	// StoreKeys: its object stores have credentials of their own, and not those by which it
+	// rents machines.
+	StoreKeys bool
 	// Regions says what its regions are and who lists them; "": its published price list.
 	Regions string
 	// Volumes are the types of volumes that it has, in the words of volume files.
@@ -153,6 +156,9 @@ func Names(f func(*Cloud) bool) []string {
 
 // Rents reports whether tasks can name the cloud.
 func (c *Cloud) Rents() bool { return !c.StoresOnly }
+
+// Stores reports whether it has object stores.
+func (c *Cloud) Stores() bool { return len(c.Schemes) > 0 || c.StoreHosts != "" }
 
 // Priced reports whether plans can be made from a price list, whether or not there is
 // a provider.

@@ -78,7 +78,9 @@ func customMetadata() *schema.Spec {
 func queueKeys() []schema.Key {
 	return []schema.Key{
 		schema.New("namespace", schema.Text("Namespace of pods; absent: the one in the kubeconfig.").ByAdmins(schema.Rights)),
-		schema.New("kueue", schema.Section("Kueue.", schema.New("local_queue_name", schema.Text("Queue of jobs."))).ForTasks()),
+		schema.New("kueue", schema.Section("Kueue.",
+			schema.New("local_queue_name", schema.Text("Queue of jobs.")),
+			schema.New("admission_timeout", schema.Whole("Seconds to wait until the queue admits pods; provision_timeout begins then. -1: for ever.").AtLeast(-1).Defaults(86400))).ForTasks()),
 		schema.New("quota", schema.Section("Quotas.", schema.New("queue", schema.Text("Queue of jobs; wins over kueue.local_queue_name."))).Opened().ForTasks()),
 	}
 }
@@ -102,6 +104,13 @@ func contextKeys() []schema.Key {
 		schema.New("dws", schema.Section("GKE's Dynamic Workload Scheduler.",
 			schema.New("enabled", schema.YesNo("Whether to use it.", false)),
 			schema.New("max_run_duration", schema.Text("How long pods may run.").Or(schema.IntKind))).ForTasks()),
+		schema.New("max_inline_command_length", schema.Whole("Bytes of a command that is sent in a URL; a longer one is sent as a file.").AtLeast(1024).Defaults(32768).
+			NoEffect("commands go to an agent in the pod, whatever their length")),
+		schema.New("rdma", schema.Section("Cards for RDMA that pods get from a device plugin.",
+			schema.New("mode", schema.Choice("How they are shared.", "sriov")),
+			schema.New("resource", schema.Text("The resource of Kubernetes that stands for one.")),
+			schema.New("networks", schema.Text("Networks of Multus.").Or(schema.ListKind).Of(schema.Text("A network.")))).
+			NoEffect("ask for the resource, and name the networks, in pod_config")),
 		kubernetesIdentity(),
 		runCommands(),
 		schema.New("apt_mirrors", schema.List("Mirrors to install packages from; an empty list keeps the image's own.",
@@ -111,6 +120,7 @@ func contextKeys() []schema.Key {
 		schema.New("auto_mounts", schema.List("Volumes that every pod mounts.", schema.Section("A volume.",
 			schema.New("volume_name", schema.Text("Its name.")),
 			schema.New("mount_paths", schema.List("Where it appears.", schema.Text("A path.").Matching(schema.Regexp(`^(/|~/|~$)`, "a path that begins with / or ~")))),
+			schema.New("scope", schema.Choice("Whose pods mount it.", "personal", "workspace", "global").Defaults("global")),
 		).Needs("volume_name", "mount_paths")).NoEffect("name the volume under volumes of each task")),
 		schema.New("enable_docker", &schema.Spec{Doc: "Let pods run or build containers.", Default: false,
 			Kinds: schema.BoolKind | schema.TextKind | schema.MapKind, Enum: []string{"ALL", "BUILD"}, TaskMay: true,

@@ -8,11 +8,12 @@ import (
 var nebius = Cloud{
 	Name: "nebius", Display: "Nebius",
 	Prices:  &Prices{Hosted: true, Family: lazyregexp.New(`^cpu-`), Disk: func(_, tier string) bool { return tier != "ultra" }},
-	Lacks:   []Feature{LocalDisk, Storage},
-	Schemes: []string{"nebius"},
+	Lacks:   []Feature{LocalDisk},
+	Schemes: []string{"nebius"}, StoreKeys: true,
 	Settings: func() *schema.Spec {
 		return schema.Section("Nebius.",
 			internalIPs(), proxyCommand(),
+			schema.New("use_personal_pricing", schema.YesNo("Plan with the prices of your own contract.", true).NoEffect("plans use Nebius's public prices; write yours under catalogs.overrides.nebius")),
 			schema.New("use_static_ip_address", schema.YesNo("Keep a machine's public address when it stops.", false)),
 			schema.New("tenant_id", schema.Text("Tenant.").ByAdmins(schema.Rights)),
 			schema.New("domain", schema.Text("Address of the API.").ByAdmins(schema.Connects)),

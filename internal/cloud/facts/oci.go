@@ -15,9 +15,9 @@ var oci = Cloud{
 		Arm:    lazyregexp.New(`^(VM|BM)\.Standard\.A`),
 		Disk:   func(_, tier string) bool { return tier != "ultra" },
 	},
-	Lacks:   []Feature{Docker, NetTier, LocalDisk, Storage},
+	Lacks:   []Feature{Docker, NetTier, LocalDisk},
 	Egress:  []Tier{{10240, 0}, {math.Inf(1), 0.0085}},
-	Schemes: []string{"oci"},
+	Schemes: []string{"oci"}, StoreKeys: true,
 	Settings: func() *schema.Spec {
 		return schema.Section("Oracle Cloud.",
 			schema.New("region_configs", schema.Dict("Settings of regions; the entry default serves the rest.", schema.Section("A region.",

@@ -25,8 +25,11 @@ var slurm = Cloud{
 				schema.New("pricing", pricing()), options(), partitions, cpu(),
 				schema.New("partition_configs", schema.Dict("Settings of single partitions.", schema.Section("A partition.",
 					schema.New("pricing", pricing()), options()))),
-			)).OnServer()),
-			identity(localCredentials))
+			).Opened()).OnServer()),
+			identity(localCredentials)).Opened().NoEffect("this version of sky does not use Slurm clusters")
+	},
+	Workspace: func() *schema.Spec {
+		return schema.Section("Slurm clusters in this workspace.").Opened()
 	},
 	Narrower: func(cluster, partition string) [][]string {
 		return [][]string{{"cluster_configs", cluster}, {"cluster_configs", cluster, "partition_configs", partition}}

@@ -18,6 +18,7 @@ var ssh = Cloud{
 		}
 		for i := range pod { // layers of ssh merge plainly
 			pod[i].Patch = false
+			pod[i].Inert = "tasks run on the machines of a pool themselves, without Kubernetes"
 		}
 		return schema.Section("Own machines, in pools.",
 			append([]schema.Key{

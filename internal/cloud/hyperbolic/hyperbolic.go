@@ -100,7 +100,7 @@ func features() cloud.Features {
 			cloud.FeatureNetTier:   "a machine of Hyperbolic has one kind of network",
 			cloud.FeatureLocalDisk: "a machine of Hyperbolic has one kind of disk",
 			cloud.FeaturePorts:     "Hyperbolic lets ssh in, and nothing else; use: ssh -L",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
+			cloud.FeatureStorage:   "it is not known whether buckets can be mounted on its machines; they can be copied (mode: COPY)",
 			cloud.FeatureCloneDisk: "Hyperbolic cannot copy disks",
 		},
 	}

@@ -87,7 +87,6 @@ func features() cloud.Features {
 			cloud.FeatureDiskTier:  "machines get one kind of IBM's boot disks",
 			cloud.FeatureNetTier:   "a machine of IBM has the network of its profile",
 			cloud.FeatureLocalDisk: "disks inside IBM's machines are not used yet",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be copied yet",
 		},
 	}

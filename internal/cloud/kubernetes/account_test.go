@@ -33,6 +33,9 @@ func TestAnAccountThatMayOnlyLook(t *testing.T) {
 		if id, err := both.Check(t.Context()); err != nil || len(id) != 1 {
 			t.Errorf("one of two contexts: %v %v", id, err)
 		}
+		if places, err := both.CheckPlaces(t.Context(), "", sections("look", "work")); err != nil || len(places) != 2 || places[0].Region != "look" || !is[*cloud.PermissionError](places[0].Err) || places[1].Err != nil {
+			t.Errorf("each of two contexts: %+v %v", places, err)
+		}
 		s, err := both.Tailored(t.Context(), sections("look", "work"))
 		if err != nil {
 			t.Fatal(err)

@@ -15,7 +15,8 @@ import (
 type stage int
 
 const (
-	unscheduled stage = iota // no node was found yet
+	queued      stage = iota // its queue has not admitted it yet
+	unscheduled              // no node was found yet
 	starting                 // on a node: images are pulled, volumes mounted
 	running
 	failed // it will not run any more
@@ -59,12 +60,11 @@ func judge(p *pod, place cloud.Place, since time.Duration) judgement {
 	scheduled := p.Status.Conditions.of("PodScheduled")
 	if p.Spec.NodeName == "" && scheduled.Status != "True" {
 		doing := "pod " + name + " to be given a node"
-		switch {
+		switch queue := p.Metadata.Labels[kueueQueue]; {
+		case scheduled.Reason == "SchedulingGated" && queue != "":
+			return judgement{stage: queued, doing: "pod " + name + " to be admitted by its queue (" + queue + ", kubernetes.kueue)"}
 		case scheduled.Reason == "SchedulingGated":
 			doing = "pod " + name + " to be admitted by its queue"
-			if queue := p.Metadata.Labels[kueueQueue]; queue != "" {
-				doing += " (" + queue + ", kubernetes.kueue)"
-			}
 		case scheduled.Message != "":
 			doing += " (" + scheduled.Message + ")"
 		}

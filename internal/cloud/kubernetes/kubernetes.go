@@ -193,31 +193,47 @@ const checkTimeout = 5 * time.Second
 
 // Check succeeds when one context lets us see nodes and pods.
 func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	sections := p.sections()
-	names, err := p.contexts(sections)
+	places, err := p.CheckPlaces(ctx, "", p.sections())
 	if err != nil {
 		return nil, err
 	}
-	who := make([]string, len(names))
-	errs := make([]error, len(names))
-	var wg sync.WaitGroup
-	for i, name := range names {
-		wg.Go(func() { who[i], errs[i] = p.checkOne(ctx, name, sections(name)) })
-	}
-	wg.Wait()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
 	var id cloud.Identity
-	for _, w := range who {
-		if w != "" {
-			id = append(id, w)
+	var errs []error
+	for _, c := range places {
+		if c.Err == nil {
+			id = append(id, c.Who)
+		} else {
+			errs = append(errs, c.Err)
 		}
 	}
 	if len(id) == 0 {
 		return nil, firstProof(errs)
 	}
 	return id, nil
+}
+
+// CheckPlaces tries the contexts in use.
+func (p *Provider) CheckPlaces(ctx context.Context, only string, sections func(string) map[string]any) ([]cloud.CheckedPlace, error) {
+	names := []string{only}
+	if only == "" {
+		var err error
+		if names, err = p.contexts(sections); err != nil {
+			return nil, err
+		}
+	}
+	places := make([]cloud.CheckedPlace, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() {
+			places[i].Region = name
+			places[i].Who, places[i].Err = p.checkOne(ctx, name, sections(name))
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return places, nil
 }
 
 // CheckContext succeeds when that context could be used with these settings, and

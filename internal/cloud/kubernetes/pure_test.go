@@ -56,6 +56,7 @@ func TestWhatAPodThatIsWaitedForMeans(t *testing.T) {
 		{"fresh", `{"status":{"phase":"Pending"}}`, 0, unscheduled, none, "given a node"},
 		{"no room", `{"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/3 nodes: Insufficient cpu"}]}}`, 0, unscheduled, none, "Insufficient cpu"},
 		{"held by a queue", `{"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"SchedulingGated"}]}}`, 0, unscheduled, none, "queue"},
+		{"held by Kueue", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"SchedulingGated"}]}}`, 0, queued, none, "queue (q"},
 		{"creating", waiting("ContainerCreating", ""), 0, starting, none, "start on n1"},
 		{"a registry that does not answer", waiting("ErrImagePull", "dial tcp: i/o timeout"), time.Second, starting, none, "img:1"},
 		{"a registry that does not answer for long", waiting("ImagePullBackOff", "Back-off pulling image"), time.Hour, failed, is[*cloud.UnreachableError], "img:1"},
@@ -339,18 +340,27 @@ func TestHowLongPodsMayWait(t *testing.T) {
 	for _, tt := range []struct {
 		section map[string]any
 		nodes   int
-		want    time.Duration
+		want    time.Duration // for a node
 	}{
 		{nil, 1, 10 * time.Second}, {nil, 6, 11 * time.Second}, {nil, 1000, time.Minute},
 		{map[string]any{"provision_timeout": 5}, 9, 5 * time.Second}, {map[string]any{"provision_timeout": -1}, 9, 0},
 		{map[string]any{"provision_timeout": 0}, 9, time.Second}, // not for ever
 		{map[string]any{"autoscaler": "karpenter"}, 1, time.Minute},
-		{map[string]any{"kueue": map[string]any{"local_queue_name": "q"}}, 1, 24 * time.Hour},
+		{map[string]any{"kueue": map[string]any{"local_queue_name": "q"}}, 1, 10 * time.Second},
 		{map[string]any{"dws": map[string]any{"enabled": true}}, 3, 1220 * time.Second},
 	} {
 		s, err := newSettings(tt.section)
-		if got := s.patience(tt.nodes, false); err != nil || got != tt.want {
+		if got := s.patience(tt.nodes, false).nodes; err != nil || got != tt.want {
 			t.Errorf("%v, %d nodes: %v, want %v (%v)", tt.section, tt.nodes, got, tt.want, err)
+		}
+	}
+	for _, tt := range []struct {
+		kueue map[string]any
+		want  time.Duration
+	}{{nil, 24 * time.Hour}, {map[string]any{"admission_timeout": 90}, 90 * time.Second}, {map[string]any{"admission_timeout": -1}, 0}} {
+		s, err := newSettings(map[string]any{"kueue": tt.kueue, "provision_timeout": 7})
+		if got := s.patience(1, false); err != nil || got != (patience{queue: tt.want, nodes: 7 * time.Second}) {
+			t.Errorf("%v: %+v, want %v (%v)", tt.kueue, got, tt.want, err)
 		}
 	}
 }
@@ -363,11 +373,11 @@ func TestWaitsGoOnWhereAnEarlierCallEnded(t *testing.T) {
 	for _, tt := range []struct {
 		name            string
 		c               census
-		patience, grown time.Duration
+		patience, grown time.Duration // for a node
 		from, limit     time.Time
 	}{
 		{"a pod that was just made", census{unscheduled: 1, made: ago(time.Second)}, time.Hour, 0, begun, begun.Add(time.Hour)},
-		{"one that has waited in its queue", census{unscheduled: 1, made: ago(20 * time.Hour)}, 24 * time.Hour, 0, ago(20 * time.Hour), begun.Add(4 * time.Hour)},
+		{"one that has waited in its queue", census{queued: 1, made: ago(20 * time.Hour)}, time.Minute, time.Hour, ago(20 * time.Hour), begun.Add(4 * time.Hour)},
 		{"one that has waited long enough", census{unscheduled: 1, made: ago(time.Hour)}, time.Minute, 0, ago(time.Hour), begun.Add(leastPatience)},
 		{"the same with little patience", census{unscheduled: 1, made: ago(time.Hour)}, 2 * time.Second, 0, ago(time.Hour), begun.Add(2 * time.Second)},
 		{"one for which a machine is added", census{unscheduled: 1, made: ago(5 * time.Minute)}, time.Minute, 15 * time.Minute, ago(5 * time.Minute), begun.Add(10 * time.Minute)},
@@ -377,9 +387,19 @@ func TestWaitsGoOnWhereAnEarlierCallEnded(t *testing.T) {
 		{"images for too long", census{placed: ago(time.Hour)}, time.Hour, 0, ago(time.Hour), begun.Add(leastPatience)},
 		{"nothing known", census{}, time.Hour, 0, begun, begun.Add(startPatience)},
 	} {
-		if from, limit := tt.c.window(begun, begun, tt.patience, tt.grown); !from.Equal(tt.from) || !limit.Equal(tt.limit) {
+		if from, limit := tt.c.window(begun, time.Time{}, begun, patience{queue: 24 * time.Hour, nodes: tt.patience}, tt.grown); !from.Equal(tt.from) || !limit.Equal(tt.limit) {
 			t.Errorf("%s: from %v until %v, want %v and %v", tt.name, from, limit, tt.from, tt.limit)
 		}
+	}
+	// With a queue, the time for a node begins when the queue lets the pods in.
+	c := census{unscheduled: 2, made: ago(20 * time.Hour)}
+	admitted := begun.Add(time.Hour)
+	if from, limit := c.window(begun, admitted, admitted, patience{24 * time.Hour, 10 * time.Second}, 0); !from.Equal(admitted) || !limit.Equal(admitted.Add(10*time.Second)) {
+		t.Errorf("after its queue: from %v until %v", from, limit)
+	}
+	c.queued = 1
+	if _, limit := c.window(begun, admitted, admitted, patience{nodes: 10 * time.Second}, 0); !limit.IsZero() {
+		t.Errorf("in a queue for ever: until %v", limit)
 	}
 }
 
@@ -435,7 +455,8 @@ func TestHowLongALaunchMayTake(t *testing.T) {
 		{nil, startPatience + aroundWait + 10*time.Second},
 		{map[string]any{"provision_timeout": -1}, cloud.Forever},
 		{map[string]any{"autoscaler": "gke"}, startPatience + aroundWait + 15*time.Minute},
-		{map[string]any{"kueue": map[string]any{"local_queue_name": "q"}}, startPatience + aroundWait + 24*time.Hour},
+		{map[string]any{"kueue": map[string]any{"local_queue_name": "q"}}, startPatience + aroundWait + 24*time.Hour + 10*time.Second},
+		{map[string]any{"kueue": map[string]any{"local_queue_name": "q", "admission_timeout": -1}}, cloud.Forever},
 	} {
 		spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 1,
 			Offer: cloud.Offer{Place: here, InstanceType: "1CPU--1GB"}, Settings: tt.section}

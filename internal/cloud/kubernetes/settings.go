@@ -22,7 +22,8 @@ type settings struct {
 	Pricing        pricing        `json:"pricing"`
 	EnableDocker   any            `json:"enable_docker"`
 	Kueue          struct {
-		Queue string `json:"local_queue_name"`
+		Queue   string `json:"local_queue_name"`
+		Timeout *int   `json:"admission_timeout"` // seconds; negative: for ever
 	} `json:"kueue"`
 	DWS struct {
 		Enabled bool `json:"enabled"`
@@ -86,19 +87,36 @@ func (s settings) limits() float64 {
 	return 0
 }
 
-// patience is how long pods may wait to be scheduled; 0: for ever.
-func (s settings) patience(nodes int, sharedVolumes bool) time.Duration {
+// patience is how long pods may wait, each 0: for ever.
+type patience struct {
+	queue time.Duration // to be admitted by their queue
+	nodes time.Duration // then, to be scheduled
+}
+
+// patience of pods, where volumes may have to be made for them or not.
+func (s settings) patience(nodes int, sharedVolumes bool) patience {
+	p := patience{queue: 24 * time.Hour, nodes: s.scheduling(nodes, sharedVolumes)}
+	if s.Kueue.Timeout != nil {
+		p.queue = seconds(*s.Kueue.Timeout)
+	}
+	return p
+}
+
+// seconds reads a limit as it is set: negative is for ever, which is 0 here.
+func seconds(n int) time.Duration {
+	if n < 0 {
+		return 0
+	}
+	return time.Duration(max(n, 1)) * time.Second
+}
+
+func (s settings) scheduling(nodes int, sharedVolumes bool) time.Duration {
 	if s.Timeout != nil {
-		if *s.Timeout < 0 {
-			return 0
-		}
-		return time.Duration(max(*s.Timeout, 1)) * time.Second
+		return seconds(*s.Timeout)
 	}
 	extra := float64(max(nodes-1, 0))
 	seconds := min(10+0.2*extra, 60)
 	switch {
-	case s.Kueue.Queue != "":
-		return 24 * time.Hour
 	case s.DWS.Enabled:
 		seconds = min(1200+10*extra, 2400)
 	case sharedVolumes:

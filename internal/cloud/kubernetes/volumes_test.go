@@ -316,7 +316,7 @@ func TestPatienceWithVolumes(t *testing.T) {
 		shared bool
 		want   time.Duration
 	}{{1, false, 10 * time.Second}, {1, true, 180 * time.Second}, {101, true, 200 * time.Second}, {1001, true, 240 * time.Second}} {
-		if got := (settings{}).patience(tt.nodes, tt.shared); got != tt.want {
+		if got := (settings{}).patience(tt.nodes, tt.shared).nodes; got != tt.want {
 			t.Errorf("%d nodes, shared %v: %v", tt.nodes, tt.shared, got)
 		}
 	}

@@ -20,7 +20,11 @@ func (l *launch) wait(ctx context.Context, version string) error {
 	patience := l.conf.patience(l.spec.Nodes, l.slowVolumes)
 	begun := time.Now()
 	placed := begun         // when the last of those that are there was given a node
+	var admitted time.Time  // when it was admitted by its queue, if there is one
 	var grown time.Duration // how long pods may wait at least, as an autoscaler adds machines
+	if l.conf.Kueue.Queue != "" {
+		admitted = begun
+	}
 	stuck := stuck{launch: l}
 	hold := holding{gangTimes: l.times}
 	f := l.follow(nodesOf(l.spec.ID), version)
@@ -37,6 +41,8 @@ func (l *launch) wait(ctx context.Context, version string) error {
 			return &cloud.CapacityError{Place: l.place(), Err: fmt.Errorf("%d of %d pods were deleted before all of them ran", l.spec.Nodes-len(f.have), l.spec.Nodes)}
 		}
 		switch {
+		case c.queued > 0:
+			admitted, placed = now, now
 		case c.unscheduled > 0:
 			placed = now
 		case !f.synced:
@@ -47,8 +53,13 @@ func (l *launch) wait(ctx context.Context, version string) error {
 		default:
 			c.waits = "all pods to be listed"
 		}
-		from, limit := c.window(begun, placed, patience, grown)
+		from, limit := c.window(begun, admitted, placed, patience, grown)
 		if !limit.IsZero() && !now.Before(limit) {
+			if c.queued > 0 {
+				why := &cloud.CapacityError{Place: l.place(), Err: fmt.Errorf("%d of %d pods were not admitted within %v (kubernetes.kueue.admission_timeout): waited for %s",
+					c.queued, l.spec.Nodes, now.Sub(from).Round(time.Second), c.waits)}
+				return errors.Join(why, l.withdraw(ctx, f.have))
+			}
 			if c.unscheduled == 0 {
 				return &cloud.UnreachableError{Err: &cloud.OverdueError{Err: fmt.Errorf("waited %v for %s", startPatience, c.waits)}}
 			}
@@ -104,26 +115,32 @@ func later(a, b time.Time) time.Time {
 }
 
 // window is since when the pods have waited for what they wait for now, and until
-// when they may; zero: for ever. begun is when this call began to wait, placed
-// when it last saw a pod without a node. It is pure.
-func (c *census) window(begun, placed time.Time, patience, grown time.Duration) (from, limit time.Time) {
-	if c.unscheduled == 0 {
+// when they may; zero: for ever. begun is when this call began to wait, admitted
+// when it last saw a pod that its queue had not admitted (zero: there is no
+// queue), placed when it last saw one without a node. It is pure.
+func (c *census) window(begun, admitted, placed time.Time, may patience, grown time.Duration) (from, limit time.Time) {
+	if c.queued+c.unscheduled == 0 {
 		from = earlier(placed, c.placed)
 		return from, later(from.Add(startPatience), begun.Add(leastPatience))
 	}
 	from = earlier(begun, c.made)
-	if patience == 0 {
+	least, most := may.queue, may.queue
+	if c.queued == 0 {
+		least, most = may.nodes, max(may.nodes, grown)
+		from = later(from, admitted) // nothing else says when pods were admitted
+	}
+	if least == 0 {
 		return from, time.Time{}
 	}
-	return from, later(from.Add(max(patience, grown)), begun.Add(min(patience, leastPatience)))
+	return from, later(from.Add(most), begun.Add(min(least, leastPatience)))
 }
 
 // census is how far the pods of a launch have come.
 type census struct {
-	unscheduled, running int
-	waits                string // for what, of the pod that is furthest behind
-	slow                 *pod   // that pod
-	restless             bool   // time alone may change what is to be done
+	queued, unscheduled, running int
+	waits                        string // for what, of the pod that is furthest behind
+	slow                         *pod   // that pod
+	restless                     bool   // time alone may change what is to be done
 	// When the youngest pod without a node was made, and when the last of those that
 	// do not run yet got theirs, by our clock; zero: there is none.
 	made, placed time.Time
@@ -141,9 +158,13 @@ func (l *launch) count(have map[string]*pod, now time.Time) (census, error) {
 		}
 		first := false
 		switch j.stage {
+		case queued:
+			c.queued++
+			first = c.queued == 1
+			c.made = later(c.made, l.clock.ours(p.Metadata.CreationTimestamp.Time))
 		case unscheduled:
 			c.unscheduled++
-			first = c.unscheduled == 1
+			first = c.queued == 0 && c.unscheduled == 1
 			c.made = later(c.made, l.clock.ours(p.Metadata.CreationTimestamp.Time))
 		case running:
 			c.running++
@@ -167,11 +188,18 @@ func (p *Provider) LaunchLimit(spec cloud.LaunchSpec) time.Duration {
 		return 0
 	}
 	// Whether its volumes are slow shows later.
-	patience := w.conf.patience(spec.Nodes, len(spec.Volumes) > 0)
-	if patience == 0 {
+	may := w.conf.patience(spec.Nodes, len(spec.Volumes) > 0)
+	limit := max(may.nodes, w.conf.growing()) + startPatience + aroundWait
+	if may.nodes == 0 {
 		return cloud.Forever
 	}
-	return max(patience, w.conf.growing()) + startPatience + aroundWait
+	if w.conf.Kueue.Queue != "" {
+		if may.queue == 0 {
+			return cloud.Forever
+		}
+		limit += may.queue
+	}
+	return limit
 }
 
 // aroundWait is for what a launch does before its pods are waited for, such as
@@ -195,7 +223,7 @@ func (l *launch) full(ctx context.Context, pods int, scheduler string, waited ti
 func (l *launch) withdraw(ctx context.Context, have map[string]*pod) error {
 	var idle []pod
 	for _, p := range have {
-		if judge(p, l.place(), 0).stage == unscheduled {
+		if judge(p, l.place(), 0).stage <= unscheduled {
 			idle = append(idle, *p)
 		}
 	}

@@ -66,6 +66,7 @@ func (d driver) list(ctx context.Context, region string, id cloud.ClusterID) (fo
 		for _, i := range all {
 			if tags, ours := names.Tags(id, i.Metadata.Name); ours {
 				m := machine(i, region, tags)
+				m.Reach.ProxyCommand = vm.ByRegion(d.settings()["ssh_proxy_command"], region)
 				if err := d.began(ctx, c, i, &m); err != nil {
 					return nil, err
 				}

@@ -36,13 +36,19 @@ const displayName = "Nebius"
 var names = vm.Names{Max: 63}
 
 // Options change how the cloud is reached. Endpoint is the domain of the API.
-type Options = vm.Tuning
+type Options struct {
+	vm.Tuning
+	// Settings are the "nebius" section of the configuration as it is written, read at each
+	// call; nil: the section is empty.
+	Settings func() map[string]any
+}
 
 // Provider rents on Nebius.
 type Provider struct {
 	vm.StopProvider
 	token, key, tenant keyfile.File
-	tuning             Options
+	tuning             vm.Tuning
+	settings           func() map[string]any
 	transport          http.RoundTripper
 	clients            rest.Clients
 	regions            vm.Regions
@@ -57,10 +63,10 @@ type Provider struct {
 const keyFix = "sign in and run: nebius iam get-access-token > ~/.nebius/NEBIUS_IAM_TOKEN.txt, or for a service account: nebius iam auth-public-key generate --service-account-id ID --output ~/.nebius/credentials.json"
 
 // New returns the provider. It does no I/O.
-func New(o Options) *Provider {
-	o = o.Or(Options{Endpoint: cmp.Or(os.Getenv("NEBIUS_DOMAIN"), "api.nebius.cloud:443"), Poll: 5 * time.Second, Timeout: 30 * time.Minute})
+func New(options Options) *Provider {
+	o := options.Or(vm.Tuning{Endpoint: cmp.Or(os.Getenv("NEBIUS_DOMAIN"), "api.nebius.cloud:443"), Poll: 5 * time.Second, Timeout: 30 * time.Minute})
 	p := &Provider{
-		tuning: o, transport: nebiusapi.Transport(o.Transport),
+		tuning: o, settings: options.Settings, transport: nebiusapi.Transport(o.Transport),
 		token: keyfile.File{Cloud: Name, Path: ".nebius/NEBIUS_IAM_TOKEN.txt", Format: keyfile.Text, Names: []string{"token"}, Home: o.Home, Fix: keyFix},
 		key: keyfile.File{
 			Cloud: Name, Path: ".nebius/credentials.json", Format: keyfile.YAML, Home: o.Home, Fix: keyFix,
@@ -70,6 +76,9 @@ func New(o Options) *Provider {
 			Cloud: Name, Path: ".nebius/NEBIUS_TENANT_ID.txt", Format: keyfile.Text, Names: []string{"tenant"}, Home: o.Home,
 			Fix: "write the tenant's id, which nebius iam tenant list knows, into ~/.nebius/NEBIUS_TENANT_ID.txt",
 		},
+	}
+	if p.settings == nil {
+		p.settings = func() map[string]any { return nil }
 	}
 	d := driver{p, refusals()}
 	p.regions = vm.Regions{
@@ -116,7 +125,6 @@ func (p *Provider) Features() cloud.Features {
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureAutodown:  "machines of Nebius cannot delete themselves; use: sky down",
 			cloud.FeatureLocalDisk: "disks inside Nebius's machines are not used yet",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be copied yet",
 		},
 	}

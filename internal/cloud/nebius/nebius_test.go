@@ -41,12 +41,15 @@ func home(t testing.TB, files map[string]string) string {
 	return dir
 }
 
-func start(t testing.TB) (*nebiusfake.Fake, func() cloud.Provider) {
+func start(t testing.TB) (*nebiusfake.Fake, func() cloud.Provider) { return startWith(t, nil) }
+
+// startWith has a section of the configuration.
+func startWith(t testing.TB, section map[string]any) (*nebiusfake.Fake, func() cloud.Provider) {
 	fake := nebiusfake.New()
 	t.Cleanup(fake.Restore)
 	dir := home(t, map[string]string{"NEBIUS_IAM_TOKEN.txt": nebiusfake.Token + "\n", "NEBIUS_TENANT_ID.txt": nebiusfake.Tenant + "\n"})
 	return fake, func() cloud.Provider {
-		return New(Options{Home: dir, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Busy: -1})
+		return New(Options{Tuning: vm.Tuning{Home: dir, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Busy: -1}, Settings: func() map[string]any { return section }})
 	}
 }
 
@@ -227,7 +230,7 @@ func TestCrashesWithTheFastNetwork(t *testing.T) {
 // What the configuration says about a region is kept to.
 func TestSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake, provider := start(t)
+		fake, provider := startWith(t, map[string]any{"ssh_proxy_command": map[string]any{here.Region: "jump"}})
 		p := provider()
 		spec := cluster("web")
 		spec.Settings = map[string]any{
@@ -250,7 +253,7 @@ func TestSettings(t *testing.T) {
 		}
 		inner := cluster("inner")
 		inner.Settings = map[string]any{"use_internal_ips": true}
-		if nodes, err = cloudtest.PrepareAndLaunch(t, p, inner); err != nil || nodes[0].Reach.Host != nodes[0].InternalIP || nodes[0].ExternalIP != "" {
+		if nodes, err = cloudtest.PrepareAndLaunch(t, p, inner); err != nil || nodes[0].Reach.Host != nodes[0].InternalIP || nodes[0].ExternalIP != "" || nodes[0].Reach.ProxyCommand != "jump" {
 			t.Errorf("%+v, %v", nodes, err)
 		}
 		for _, settings := range []map[string]any{
@@ -317,7 +320,7 @@ func TestCredentials(t *testing.T) {
 		"another key":  {with("credentials.json", strings.Replace(string(nebiusfake.Credentials()), nebiusfake.PublicKey, "publickey-other", 1)), "cannot be exchanged", "auth-public-key generate", false},
 		"a good token": {files: with("NEBIUS_IAM_TOKEN.txt", nebiusfake.Token)}, "a good key": {files: with("credentials.json", string(nebiusfake.Credentials()))},
 	} {
-		p := New(Options{Home: home(t, tt.files), Transport: nebiusfake.New()})
+		p := New(Options{Tuning: vm.Tuning{Home: home(t, tt.files), Transport: nebiusfake.New()}})
 		who, err := p.Check(t.Context())
 		if tt.want == "" {
 			if err != nil || len(who) != 1 || !strings.Contains(who[0], nebiusfake.Tenant) {

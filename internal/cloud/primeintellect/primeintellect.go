@@ -113,7 +113,6 @@ func features() cloud.Features {
 			cloud.FeatureNetTier:   "a pod has the network of its type",
 			cloud.FeatureLocalDisk: "a pod has one kind of disk",
 			cloud.FeaturePorts:     "Prime Intellect opens ssh, and does not say what else is let in; use: ssh -L",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "Prime Intellect cannot copy disks",
 		},
 	}

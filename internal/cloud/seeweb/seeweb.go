@@ -135,7 +135,6 @@ func features() cloud.Features {
 			cloud.FeatureDiskTier:  "a server of Seeweb has the disk of its plan",
 			cloud.FeatureNetTier:   "Seeweb has one kind of network",
 			cloud.FeatureLocalDisk: "a server of Seeweb has the disk of its plan",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be copied yet",
 		},
 	}

@@ -94,7 +94,6 @@ func features() cloud.Features {
 			cloud.FeatureDiskTier:  "a machine of Shadeform has the disk of its type",
 			cloud.FeatureNetTier:   "a machine of Shadeform has the network of its type",
 			cloud.FeatureLocalDisk: "a machine of Shadeform has the disk of its type",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "Shadeform cannot copy disks",
 		},
 	}

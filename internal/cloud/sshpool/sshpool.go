@@ -95,9 +95,39 @@ func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.reached(ctx, all(pools), cloud.Place{Cloud: Name}); err != nil {
+		return nil, err
+	}
+	var names cloud.Identity
+	for _, pool := range pools {
+		names = append(names, "pool "+pool.name)
+	}
+	return names, nil
+}
+
+// CheckPlaces tries the machines of each pool that ssh.allowed_node_pools allows.
+func (p *Provider) CheckPlaces(ctx context.Context, only string, settings func(string) map[string]any) ([]cloud.CheckedPlace, error) {
+	pools, err := p.pools()
+	if err != nil {
+		return nil, err
+	}
+	list, some := settings("")["allowed_node_pools"].([]any)
+	pools = slices.DeleteFunc(pools, func(of *pool) bool {
+		return only != "" && only != region(of.name) || only == "" && some && !slices.Contains(list, any(of.name))
+	})
+	if only != "" && len(pools) == 0 {
+		return nil, &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: only}, Err: fmt.Errorf("%s lists no such pool", p.o.File)}
+	}
+	return parallel(pools, func(of *pool) cloud.CheckedPlace {
+		at := region(of.name)
+		return cloud.CheckedPlace{Region: at, Err: p.reached(ctx, of.hosts, cloud.Place{Cloud: Name, Region: at})}
+	}), nil
+}
+
+// reached succeeds when one of the machines lets us in; it waits for no other then.
+func (p *Provider) reached(ctx context.Context, hosts []*host, at cloud.Place) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	hosts := all(pools)
 	results := make(chan *seen, len(hosts))
 	limit := make(chan struct{}, atOnce)
 	for _, h := range hosts {
@@ -111,15 +141,11 @@ func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 	for range hosts {
 		s := <-results
 		if s.err == nil {
-			var names cloud.Identity
-			for _, pool := range pools {
-				names = append(names, "pool "+pool.name)
-			}
-			return names, nil
+			return nil
 		}
 		failed = append(failed, s)
 	}
-	return nil, p.failure(failed, cloud.Place{Cloud: Name})
+	return p.failure(failed, at)
 }
 
 // pools reads the file; none is an [*cloud.AuthError].

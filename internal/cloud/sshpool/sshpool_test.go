@@ -290,6 +290,20 @@ func TestMachinesThatDoNotAnswerAreLeftOutAndTheOthersOffered(t *testing.T) {
 	if _, err := f.p.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
+	allowed := func(pools ...any) func(string) map[string]any {
+		return func(string) map[string]any { return map[string]any{"allowed_node_pools": pools} }
+	}
+	for _, only := range []string{"", "ssh-mine"} {
+		if places, err := f.p.CheckPlaces(t.Context(), only, allowed("mine")); err != nil || len(places) != 1 || places[0].Region != "ssh-mine" || places[0].Err != nil {
+			t.Errorf("pools: %+v %v", places, err)
+		}
+	}
+	if places, err := f.p.CheckPlaces(t.Context(), "", allowed("other")); err != nil || len(places) != 0 {
+		t.Errorf("pools that the settings rule out: %+v %v", places, err)
+	}
+	if _, err := f.p.CheckPlaces(t.Context(), "ssh-other", allowed("mine")); err == nil || !strings.Contains(err.Error(), "lists no such pool") {
+		t.Errorf("a pool that is not listed: %v", err)
+	}
 	f.launch(f.spec("a", 2))
 	_, err := f.p.Launch(t.Context(), f.spec("b", 1))
 	var full *cloud.CapacityError

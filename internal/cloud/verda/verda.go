@@ -122,7 +122,6 @@ func features() cloud.Features {
 			cloud.FeatureDiskTier:  "machines get one kind of Verda's disks",
 			cloud.FeatureNetTier:   "Verda has one kind of network",
 			cloud.FeatureLocalDisk: "machines get one kind of Verda's disks",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be copied yet",
 		},
 	}

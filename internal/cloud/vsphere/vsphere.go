@@ -148,7 +148,6 @@ func (p *Provider) Features() cloud.Features {
 			cloud.FeatureDiskTier:  "a VM on vSphere has the kind of disk of its template",
 			cloud.FeatureNetTier:   "a VM on vSphere has the network of its template",
 			cloud.FeatureLocalDisk: "disks inside vSphere's hosts are not used yet",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be copied yet",
 		},
 	}

@@ -27,7 +27,7 @@ type Options struct {
 
 const (
 	standardEndpoint = "https://huggingface.co"
-	fix              = "run: hf auth login  (or set HF_TOKEN)"
+	Fix              = "run: hf auth login  (or set HF_TOKEN)"
 	mainRevision     = "main"
 )
 
@@ -76,6 +76,9 @@ func Open(at storage.Location, o Options) (*Bucket, error) {
 	}
 	return b, nil
 }
+
+// HasToken reports whether there is a token of the user's.
+func HasToken() bool { return findToken() != "" }
 
 // findToken looks where users of the Hub have their token.
 func findToken() string {
@@ -135,7 +138,7 @@ func (b *Bucket) classify(c rest.Call, r rest.Refusal) error {
 	case r.Status == http.StatusNotFound:
 		return &storage.NotFoundError{Bucket: b.At, Key: c.Key, Err: r}
 	case r.Status == http.StatusUnauthorized && b.token != "":
-		return &storage.CredentialsError{Store: storage.HF, Err: r, Fix: fix}
+		return &storage.CredentialsError{Store: storage.HF, Err: r, Fix: Fix}
 	case r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden:
 		return denied
 	case r.Status == http.StatusTooManyRequests:

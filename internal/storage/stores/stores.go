@@ -6,9 +6,11 @@ package stores
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/skypilot-go/sky/internal/storage"
 	"github.com/skypilot-go/sky/internal/storage/azure"
@@ -133,4 +135,33 @@ func findIBM(ctx context.Context, at storage.Location, o Options) (storage.Bucke
 	}
 	// Trouble in one region leaves open whether the bucket is there.
 	return nil, storage.BucketInfo{}, cmp.Or(other, missing)
+}
+
+// Check tries the credentials that are found for a store, by asking for a bucket that
+// nobody has. The error is a [*storage.CredentialsError] where there are none, or the store
+// does not take them; found says whether there are any.
+func Check(ctx context.Context, s storage.Store, o Options) (found bool, err error) {
+	at := storage.Location{Store: s, Bucket: "sky-check-" + strings.ToLower(rand.Text())}
+	switch s {
+	case storage.HF:
+		if !hf.HasToken() {
+			return false, &storage.CredentialsError{Store: s, Fix: hf.Fix}
+		}
+		at.Bucket = "datasets/sky-check/" + at.Bucket
+	case storage.IBM:
+		at.Region = ibmRegions[0]
+	}
+	b, err := Open(ctx, at, o)
+	if err != nil {
+		return false, err
+	}
+	_, err = b.List(ctx, storage.ListOptions{Max: 1})
+	if refused, ok := errors.AsType[*storage.CredentialsError](err); ok {
+		return true, refused
+	}
+	// Every other answer is that of a store that knows whom it answers.
+	if storage.Temporary(err) || ctx.Err() != nil {
+		return true, err
+	}
+	return true, nil
 }

@@ -3,6 +3,7 @@ package stores
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -179,5 +180,57 @@ func TestFindWhatIsPublic(t *testing.T) {
 		if public && (err != nil || b == nil) || !public && (!ok || denied.Account != "the key of acct1") {
 			t.Errorf("public %v: %v", public, err)
 		}
+	}
+}
+
+// Credentials are tried without a bucket of one's own.
+func TestCheckTriesCredentials(t *testing.T) {
+	status, body := http.StatusNotFound, ""
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(r.URL.Path, "sky-check-") {
+			t.Errorf("asked for %s", r.URL)
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}))
+	defer store.Close()
+	s3 := func(code string) string { return "<Error><Code>" + code + "</Code></Error>" }
+	files := maps.Clone(everybody)
+	files[".cache/huggingface/token"] = "hf_x"
+	for _, tt := range []struct {
+		name   string
+		store  storage.Store
+		status int
+		body   string
+		found  bool
+		works  bool
+		none   bool // no credentials are there
+	}{
+		{"S3", storage.S3, 404, s3("NoSuchBucket"), true, true, false},
+		{"S3, one that may do little", storage.S3, 403, s3("AccessDenied"), true, true, false},
+		{"S3, a wrong key", storage.S3, 403, s3("InvalidAccessKeyId"), true, false, false},
+		{"S3, out of order", storage.S3, 503, s3("ServiceUnavailable"), true, false, false},
+		{"R2", storage.R2, 404, s3("NoSuchBucket"), true, true, false},
+		{"R2, a wrong secret", storage.R2, 403, s3("SignatureDoesNotMatch"), true, false, false},
+		{"IBM", storage.IBM, 404, s3("NoSuchBucket"), true, true, false},
+		{"OCI", storage.OCI, 404, s3("NoSuchBucket"), true, true, false},
+		{"Hugging Face", storage.HF, 404, "", true, true, false},
+		{"Hugging Face, an old token", storage.HF, 401, "", true, false, false},
+		{"nobody of R2", storage.R2, 404, "", false, false, true},
+		{"nobody of Hugging Face", storage.HF, 404, "", false, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if home(t, files); tt.none {
+				home(t, nil)
+			}
+			status, body = tt.status, tt.body
+			found, err := Check(t.Context(), tt.store, Options{Endpoint: store.URL})
+			if found != tt.found || (err == nil) != tt.works {
+				t.Errorf("%v, %v", found, err)
+			}
+			if refused, ok := errors.AsType[*storage.CredentialsError](err); tt.none && (!ok || refused.Fix == "") {
+				t.Errorf("not told how to set it up: %v", err)
+			}
+		})
 	}
 }
