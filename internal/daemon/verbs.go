@@ -11,6 +11,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/buckets"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
@@ -269,17 +270,25 @@ func (d *daemon) enabled(ctx context.Context, call cluster.Call, b api.EnabledCl
 		return nil, err
 	}
 	all := d.providers.All()
-	works := make([]bool, len(all))
+	works, places := make([]bool, len(all)), make([][]string, len(all))
 	var wg sync.WaitGroup
 	for i, p := range all {
 		if ok, _ := c.CloudUseFor(c.ActiveWorkspace(), p.Name(), config.Compute); ok {
-			wg.Go(func() { works[i] = d.working.ask(ctx, p) })
+			wg.Go(func() {
+				works[i], places[i] = d.working.ask(ctx, p, d.settings.current().Sections(config.Scope{Cloud: p.Name()}))
+			})
 		}
 	}
 	wg.Wait()
 	names := []string{}
 	for i, p := range all {
-		if works[i] {
+		switch {
+		case !works[i]:
+		case b.Expand && len(places[i]) > 0:
+			for _, region := range places[i] {
+				names = append(names, p.DisplayName()+"/"+facts.Of(p.Name()).RegionName(region))
+			}
+		default:
 			names = append(names, p.DisplayName())
 		}
 	}
@@ -290,7 +299,7 @@ func (d *daemon) enabled(ctx context.Context, call cluster.Call, b api.EnabledCl
 func (d *daemon) enabledIn(ctx context.Context, call cluster.Call, b api.EnabledCloudsBatchBody) (any, error) {
 	by := map[string]any{}
 	for _, name := range b.Workspaces {
-		names, err := d.enabled(ctx, call, api.EnabledCloudsBody{Envelope: b.Envelope, Workspace: &name})
+		names, err := d.enabled(ctx, call, api.EnabledCloudsBody{Envelope: b.Envelope, Workspace: &name, Expand: b.Expand})
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,8 +36,8 @@ func TestWhichCloudsWorkIsToldAtOnce(t *testing.T) {
 		ask := func(want bool, within time.Duration, asked int64) {
 			t.Helper()
 			began := time.Now()
-			if got, n := w.ask(t.Context(), p), p.asked.Load(); got != want || time.Since(began) != within || n != asked {
-				t.Errorf("%v after %v and %d looks; want %v after %v and %d", got, time.Since(began), n, want, within, asked)
+			if got, _ := w.ask(t.Context(), p, nil); got != want || p.asked.Load() != asked || time.Since(began) != within {
+				t.Errorf("%v after %v and %d looks; want %v after %v and %d", got, time.Since(began), p.asked.Load(), want, within, asked)
 			}
 		}
 		ask(true, 5*time.Second, 1) // nothing was known
@@ -56,9 +58,48 @@ func TestWhichCloudsWorkIsToldAtOnce(t *testing.T) {
 		p.takes = time.Hour
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if began := time.Now(); w.ask(ctx, p) || time.Since(began) != time.Second {
+		began := time.Now()
+		if works, _ := w.ask(ctx, p, nil); works || time.Since(began) != time.Second {
 			t.Errorf("who has gone is told after %v", time.Since(began))
 		}
 		time.Sleep(time.Hour)
+	})
+}
+
+// contexts is a cloud of which each region has its own credentials.
+type contexts struct {
+	cloud.Provider
+	at map[string]error
+}
+
+func (contexts) Name() string { return "kubernetes" }
+
+func (c contexts) CheckPlaces(ctx context.Context, _ string, _ func(string) map[string]any) (out []cloud.CheckedPlace, _ error) {
+	for _, name := range slices.Sorted(maps.Keys(c.at)) {
+		if errors.Is(c.at[name], context.DeadlineExceeded) {
+			<-ctx.Done()
+		}
+		out = append(out, cloud.CheckedPlace{Region: name, Err: c.at[name]})
+	}
+	return out, nil
+}
+
+func TestWhichContextsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			at    map[string]error
+			want  []string
+			after time.Duration
+		}{
+			{map[string]error{"a": nil, "b": errors.New("no"), "c": nil}, []string{"a", "c"}, 0},
+			{map[string]error{"a": nil, "b": context.DeadlineExceeded}, []string{"a"}, workingPlaces},
+			{map[string]error{"b": errors.New("no")}, nil, 0},
+		} {
+			var w working
+			began := time.Now()
+			if works, places := w.ask(t.Context(), contexts{at: tt.at}, nil); works != (tt.want != nil) || !slices.Equal(places, tt.want) || time.Since(began) != tt.after {
+				t.Errorf("%v: %t %v after %v", tt.at, works, places, time.Since(began))
+			}
+		}
 	})
 }
