@@ -98,7 +98,10 @@ type Info struct {
 	Jobs      map[string]int `json:"jobs,omitempty"`   // count by api.JobStatus
 	Notice    *Notice        `json:"notice,omitempty"` // nil: the cloud has announced nothing
 	Mounts    *MountsInfo    `json:"mounts,omitempty"` // nil: no bucket is mounted
-	Stuck     string         `json:"stuck,omitempty"`  // why the machine is still on although it was to be stopped; the agent goes on trying
+	// Ended: the cluster is stopping itself and all that ran has ended, but no machine of it can
+	// switch itself off: the server is to stop or end them.
+	Ended bool   `json:"ended,omitempty"`
+	Stuck string `json:"stuck,omitempty"` // why the machine is still on although it was to be stopped; the agent goes on trying
 }
 
 // Notice is what a cloud announced about a machine that it may take back.

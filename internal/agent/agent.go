@@ -56,16 +56,17 @@ type Agent struct {
 	setting     sync.Mutex // one change of autostop at a time
 	hooking     sync.Mutex // hooks run once; who comes second waits for them
 
-	mu      sync.Mutex // guards what follows
-	spec    *agentapi.ClusterSpec
-	state   agentapi.AgentState
-	stuck   string // why its machine could not be stopped
-	jobs    map[int]*openJob
-	counts  map[api.JobStatus]int
-	reports map[int]agentapi.Job // that have ended and somebody must learn how
-	clients map[string]*agentclient.Client
-	idle    idleness
-	notice  *agentapi.Notice
+	mu       sync.Mutex // guards what follows
+	spec     *agentapi.ClusterSpec
+	state    agentapi.AgentState
+	stuck    string // why its machine could not be stopped
+	allEnded bool   // and the machine is left to the server
+	jobs     map[int]*openJob
+	counts   map[api.JobStatus]int
+	reports  map[int]agentapi.Job // that have ended and somebody must learn how
+	clients  map[string]*agentclient.Client
+	idle     idleness
+	notice   *agentapi.Notice
 }
 
 // errShutDown is why an agent's context ends when it was asked to go.
@@ -336,7 +337,7 @@ func (a *Agent) infoLocked() *agentapi.Info {
 		Version: a.o.Version, BuildID: a.o.BuildID, Platform: runtime.GOOS + "/" + runtime.GOARCH, NodeID: a.nodeID, PID: os.Getpid(), BootID: proc.BootID(),
 		StartedAt: seconds(a.started), Home: a.o.Home, State: a.state,
 		Autostop: a.idle.setting(), IdleSince: a.idle.sinceSeconds(), Jobs: map[string]int{},
-		Notice: a.notice, Stuck: a.stuck, Mounts: a.mounts.info(),
+		Notice: a.notice, Stuck: a.stuck, Ended: a.allEnded, Mounts: a.mounts.info(),
 	}
 	if a.spec != nil {
 		info.Epoch = a.spec.Epoch

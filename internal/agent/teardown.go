@@ -105,7 +105,7 @@ func (a *Agent) wantedAgain(epoch int64) error {
 		return err
 	}
 	a.mu.Lock()
-	a.state = agentapi.AgentRunning
+	a.state, a.allEnded = agentapi.AgentRunning, false
 	a.mu.Unlock()
 	a.unclaim()
 	return nil
@@ -268,10 +268,15 @@ func awaitGone(ctx context.Context, w worker) {
 	}
 }
 
-// stopMachine stops or terminates this machine, and ends the agent with it.
+// stopMachine stops or terminates this machine, and ends the agent with it. A machine that
+// cannot do that is the server's to stop.
 func (a *Agent) stopMachine(machine string) {
 	if a.o.Machine == nil {
-		a.log.Error("this agent cannot stop its machine")
+		a.log.Info("all has ended, and the machine is left to the server")
+		a.mu.Lock()
+		a.allEnded = true
+		a.mu.Unlock()
+		a.publishState()
 		return
 	}
 	act := a.o.Machine.Stop

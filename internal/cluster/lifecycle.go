@@ -73,21 +73,27 @@ func (m *Manager) Stop(ctx context.Context, call Call, body api.StopBody) error 
 	if err != nil && !body.Purge {
 		return fmt.Errorf("stopping cluster %s: %w", c.Name, err)
 	}
+	_, err = m.stopped(ctx, c, call.Command, "stopped by "+call.User.Name)
+	return err
+}
+
+// stopped notes that a cluster's machines were switched off.
+func (m *Manager) stopped(ctx context.Context, c *state.Cluster, by, reason string) (*state.Cluster, error) {
 	from := c.Status
-	c, err = m.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
-		c.Status, c.StatusUpdatedAt = api.ClusterStopped, now()
-		c.LastUse = orElse(call.Command, c.LastUse)
+	c, err := m.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
+		c.Status, c.StatusUpdatedAt, c.Notes.SwitchingOff = api.ClusterStopped, now(), ""
+		c.LastUse = orElse(by, c.LastUse)
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m.Provision.Freed()
-	m.event(ctx, c, "STATUS_CHANGE", from, "stopped by "+call.User.Name)
+	m.event(ctx, c, "STATUS_CHANGE", from, reason)
 	m.usage(ctx, c)
 	m.Remote.Forget(c.Hash)
 	m.watcher.wake()
-	return nil
+	return c, nil
 }
 
 // Down gives a cluster's machines back and removes the record.
@@ -228,21 +234,35 @@ func (m *Manager) endWork(ctx context.Context, out io.Writer, c *state.Cluster, 
 	g.Wait()
 }
 
-// CanAutostop refuses an autostop, or an autodown, that the cluster's cloud
-// cannot do. To cancel one (less than 0 minutes) is always possible.
+// CanAutostop refuses an autostop of a cluster whose machines cannot be stopped. To
+// cancel one (less than 0 minutes) is always possible, and so is an autodown.
 func (m *Manager) CanAutostop(c *state.Cluster, minutes int, down bool) error {
 	p, err := m.provider(c)
 	if err != nil {
 		return err
 	}
-	feature := cloud.FeatureAutostop
-	if down {
-		feature = cloud.FeatureAutodown
-	}
-	if reason, lacks := cloud.Lacking(p, c.Offer, feature); lacks && minutes >= 0 {
-		return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Cluster %q cannot do this on %s: %s", c.Name, p.DisplayName(), reason)}
+	reason, lacks := cloud.Lacking(p, c.Offer, cloud.FeatureAutostop)
+	if _, stays := cloud.Lacking(p, c.Offer, cloud.FeatureStop); lacks && stays && minutes >= 0 && !down {
+		return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Cluster %q cannot do this on %s: %s", c.Name, p.DisplayName(), reason),
+			Hint: "To have it given back when it is idle, add: --down"}
 	}
 	return nil
+}
+
+// TellAutostop says on out what an autostop depends on that is not in the power of the
+// cluster's machines.
+func (m *Manager) TellAutostop(out io.Writer, c *state.Cluster, a agentapi.Autostop) {
+	p, err := m.provider(c)
+	if err != nil || a.IdleMinutes < 0 {
+		return
+	}
+	feature, does := cloud.FeatureAutostop, "stops"
+	if a.Down {
+		feature, does = cloud.FeatureAutodown, "gives back"
+	}
+	if reason, lacks := cloud.Lacking(p, c.Offer, feature); lacks {
+		fmt.Fprintf(out, "The API server %s cluster %s when it has been idle, and must run then: %s.\n", does, c.Name, reason)
+	}
 }
 
 // Autostop sets or cancels when a cluster stops itself.
@@ -279,7 +299,11 @@ func (m *Manager) Autostop(ctx context.Context, call Call, body api.AutostopBody
 		}
 		a.Hooks = &[]agentapi.Hook{hook}
 	}
-	return m.SetAutostop(ctx, c.Name, a)
+	if err := m.SetAutostop(ctx, c.Name, a); err != nil {
+		return err
+	}
+	m.TellAutostop(call.Out, c, a)
+	return nil
 }
 
 // SetAutostop tells the cloud what it means when the machines switch themselves

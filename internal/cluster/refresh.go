@@ -86,8 +86,14 @@ func (m *Manager) refresh(ctx context.Context, c *state.Cluster) (*state.Cluster
 		}
 		return nil, nil
 	}
+	if c.Notes.SwitchingOff != "" {
+		return m.endIdle(ctx, c)
+	}
 	began := now()
 	o := m.observe(ctx, c)
+	if o.Agent != nil && o.Agent.Ended && o.NodesErr == nil {
+		return m.endIdle(ctx, c)
+	}
 	v := Decide(c, o, now())
 	if v.RestartAgent {
 		if info, err := m.restartAgents(ctx, c); err == nil {

@@ -210,7 +210,10 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 				if e.Kind != agentapi.EventBeat {
 					w.changes.Notify(hash)
 				}
-				return w.m.heard(ctx, name, hash, e, notes)
+				if err := w.m.heard(ctx, name, hash, e, notes); err != nil || e.Info == nil || !e.Info.Ended {
+					return err
+				}
+				return errEnded
 			})
 			if errors.Is(err, state.ErrNotFound) {
 				return
@@ -234,6 +237,9 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 		wait = min(2*wait, followMost)
 	}
 }
+
+// errEnded is that a cluster's machines wait to be stopped, which the look does that follows.
+var errEnded = errors.New("the agents have ended all")
 
 // heard brings the record up to date with what an agent says of itself.
 func (m *Manager) heard(ctx context.Context, name, hash string, e agentapi.Event, notes *bounded.Pace) error {

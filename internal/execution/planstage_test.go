@@ -33,7 +33,7 @@ type another struct {
 	name       string
 	containers bool // its nodes are containers
 	agentless  bool // its nodes are no machines
-	stays      bool // it cannot stop itself
+	stays      bool // it cannot be stopped
 	checked    error
 	offered    error
 	lists      []cloud.Offer
@@ -45,7 +45,7 @@ func (a another) Unwrap() cloud.Provider { return a.Provider }
 func (a another) Features() cloud.Features {
 	f := cloud.Features{MaxNameLength: a.Provider.Features().MaxNameLength, Containers: a.containers}
 	if a.stays {
-		f.Lacks = map[cloud.Feature]string{cloud.FeatureAutostop: "it stays"}
+		f.Lacks = map[cloud.Feature]string{cloud.FeatureStop: "it stays", cloud.FeatureAutostop: "it stays"}
 	}
 	return f
 }

@@ -64,7 +64,9 @@ func (x *Executor) start(ctx context.Context, call cluster.Call, body api.StartB
 		want.IdleMinutes = 1
 	}
 	if want.IdleMinutes > 0 {
-		err = x.Clusters.SetAutostop(ctx, c.Name, want)
+		if err = x.Clusters.SetAutostop(ctx, c.Name, want); err == nil {
+			x.Clusters.TellAutostop(call.Out, c, want)
+		}
 	} else {
 		err = x.Clusters.WithoutAutostop(ctx, c)
 	}

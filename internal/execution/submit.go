@@ -238,7 +238,11 @@ func (l *launch) autostop(ctx context.Context, c *state.Cluster) error {
 		}
 		want.Hooks = &hooks
 	}
-	return l.x.Clusters.SetAutostop(ctx, c.Name, want)
+	if err := l.x.Clusters.SetAutostop(ctx, c.Name, want); err != nil {
+		return err
+	}
+	l.x.Clusters.TellAutostop(l.call.Out, c, want)
+	return nil
 }
 
 // endGrace is how long the task's hooks may take when its nodes are taken back.

@@ -160,6 +160,9 @@ func (f *finder) lacking(s Source, r *task.Resources) string {
 		hosts = max(hosts, facts.TPUHosts(a.Name))
 	}
 	for _, need := range f.needs(r) {
+		if _, stays := lacks[cloud.FeatureStop]; need == cloud.FeatureAutostop && !stays {
+			continue // the server stops machines that cannot do it themselves
+		}
 		if reason, ok := lacks[need]; ok {
 			if reason == "" {
 				reason = "it cannot do " + string(need)
@@ -193,8 +196,7 @@ func (f *finder) needs(r *task.Resources) []cloud.Feature {
 	want(cloud.FeaturePorts, len(r.Ports) > 0 && f.task.Service == nil && !f.problem.Replica)
 	want(cloud.FeatureLocalDisk, r.LocalDisk != "")
 	if a := r.Autostop; a != nil && a.Enabled {
-		want(cloud.FeatureAutostop, !a.Down)
-		want(cloud.FeatureAutodown, a.Down)
+		want(cloud.FeatureAutostop, !a.Down) // machines that cannot end themselves the server ends
 	}
 	for _, m := range f.task.StorageMounts {
 		want(cloud.FeatureStorage, m.Mode != "COPY")

@@ -24,3 +24,18 @@ func TestWhereNothingIsMountedCopyIsOffered(t *testing.T) {
 		}
 	}
 }
+
+// Machines that cannot switch themselves off are stopped, or given back, by the server.
+func TestWhereIdleMachinesCanBeStopped(t *testing.T) {
+	on, self := map[cloud.Feature]string{cloud.FeatureStop: "it stays", cloud.FeatureAutostop: "it stays on", cloud.FeatureAutodown: "it stays"}, map[cloud.Feature]string{cloud.FeatureAutostop: "not by itself", cloud.FeatureAutodown: "not by itself"}
+	for _, tt := range []struct {
+		lacks map[cloud.Feature]string
+		down  bool
+		want  string
+	}{{nil, false, ""}, {nil, true, ""}, {on, false, "it stays on"}, {on, true, ""}, {self, false, ""}, {self, true, ""}} {
+		f := &finder{problem: &Problem{}, task: &task.Task{}}
+		if got := f.lacking(OffersSource("x", "X", nil, tt.lacks), &task.Resources{Autostop: &task.Autostop{Enabled: true, IdleMinutes: 5, Down: tt.down}}); got != tt.want {
+			t.Errorf("%v, down %t: %q", tt.lacks, tt.down, got)
+		}
+	}
+}

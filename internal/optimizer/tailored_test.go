@@ -22,7 +22,7 @@ func (pods) WhyNot(catalog.Query) string     { return "" }
 // behind them; what pods cannot do goes elsewhere.
 func TestPodsTakePartUnnamed(t *testing.T) {
 	rented := OffersSource("rented", "Rented", []cloud.Offer{{Place: cloud.Place{Region: "r1"}, InstanceType: "m1", CPUs: 2, MemoryGiB: 2, HourlyPrice: 0.1}}, nil)
-	cut := TailoredSource("kubernetes", "Kubernetes", pods{}, map[cloud.Feature]string{cloud.FeatureImage: "pods run container images", cloud.FeatureAutostop: "pods cannot be stopped"})
+	cut := TailoredSource("kubernetes", "Kubernetes", pods{}, map[cloud.Feature]string{cloud.FeatureImage: "pods run container images", cloud.FeatureStop: "pods cannot be stopped", cloud.FeatureAutostop: "pods cannot be stopped"})
 	for _, tt := range []struct{ resources, want string }{
 		{"{cpus: 2+}", "kubernetes rented"},
 		{"{infra: kubernetes}", "kubernetes"},

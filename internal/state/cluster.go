@@ -122,6 +122,9 @@ type ClusterNotes struct {
 	// Container is the image in which everything runs on the nodes. Where nodes are
 	// containers themselves it is "".
 	Container string `json:"container_image,omitempty"`
+	// SwitchingOff is why the server is switching the machines off, as they are idle; "": it is
+	// not. It stays until they are off.
+	SwitchingOff string `json:"switching_off,omitempty"`
 	// GivingBack is why the machines are being given back; "": they are not. A record
 	// that has it goes as soon as they are proven gone, by whoever observes it next,
 	// and nothing is launched on it any more.

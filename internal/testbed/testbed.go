@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -56,6 +57,8 @@ type Bed struct {
 	Store *state.Store
 	// Account is who rents: whose machines the servers see.
 	Account string
+	// StaysOn: machines cannot switch themselves off, as on many clouds.
+	StaysOn bool
 	// Reaching is called when a server is about to start the agent of an instance;
 	// nil: nothing is.
 	Reaching func(id string)
@@ -177,7 +180,11 @@ func (b *Bed) Boot(halfSteps int) *Server {
 	}
 	s.Store = b.Store.Gated(func(change func() error) error { return s.Do("database", change) })
 	api := model.Gated(b.Cloud.Account(b.Account, "owner"), s.Do)
-	s.Providers = wrap.All(cloud.NewRegistry(fluffycloud.New(fluffycloud.Options{API: api, Stamp: b.Account, Poll: 2 * time.Second})),
+	var rents cloud.Provider = fluffycloud.New(fluffycloud.Options{API: api, Stamp: b.Account, Poll: 2 * time.Second})
+	if b.StaysOn {
+		rents = staysOn{rents}
+	}
+	s.Providers = wrap.All(cloud.NewRegistry(rents),
 		func(string, wrap.Method, time.Duration, error) {})
 	s.Provision = provision.New(installation, s.Providers, s.Store, log)
 	s.Remote = remote.New(remote.Options{BuildID: Build, Binary: filepath.Join(b.dir, "sky"), RuntimeDir: filepath.Join(b.dir, "runtime"), Logger: log,
@@ -196,6 +203,21 @@ func (b *Bed) Boot(halfSteps int) *Server {
 		}
 	}
 	return s
+}
+
+// staysOn is a cloud whose machines cannot switch themselves off.
+type staysOn struct{ cloud.Provider }
+
+func (p staysOn) Unwrap() cloud.Provider { return p.Provider }
+
+func (p staysOn) Features() cloud.Features {
+	f := p.Provider.Features()
+	f.Lacks = maps.Clone(f.Lacks)
+	if f.Lacks == nil {
+		f.Lacks = map[cloud.Feature]string{}
+	}
+	f.Lacks[cloud.FeatureAutostop], f.Lacks[cloud.FeatureAutodown] = "a puff cannot switch itself off", "a puff cannot end itself"
+	return f
 }
 
 // Config is the configuration of a server that says nothing.
@@ -423,7 +445,11 @@ func (b *Bed) Node(id string) *agenttest.Node {
 		if err := os.MkdirAll(home, 0o700); err != nil {
 			b.T.Error(err)
 		}
-		n = &machine{Node: agenttest.New(agenttest.Options{ID: id, Home: home, Gate: b.gate, Off: func(how string) { b.off(id, how) }})}
+		o := agenttest.Options{ID: id, Home: home, Gate: b.gate, Off: func(how string) { b.off(id, how) }}
+		if b.StaysOn {
+			o.Off = nil
+		}
+		n = &machine{Node: agenttest.New(o)}
 		b.nodes[id] = n
 	}
 	n.on = true

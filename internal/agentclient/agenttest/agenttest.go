@@ -45,7 +45,7 @@ type Options struct {
 	// Gate, if set, is asked about each call that changes something; see
 	// failpoint.Process.Do. A refused call is cut off.
 	Gate func(name string, call func() error) error
-	// Off switches the machine off: "stop" or "terminate".
+	// Off switches the machine off: "stop" or "terminate"; nil: it cannot do that itself.
 	Off func(how string)
 }
 
@@ -60,6 +60,7 @@ type Node struct {
 	jobs     []*job // by id
 	autostop *agentapi.Autostop
 	state    agentapi.AgentState
+	ended    bool // idle, and the machine is left to the server
 	idle     *time.Timer
 	since    time.Time
 	hearers  map[chan agentapi.Event]bool
@@ -110,7 +111,7 @@ func (n *Node) Start(build string, files *pki.NodeFiles) error {
 	}
 	n.stopAgent()
 	l := newListener()
-	n.serving, n.build, n.state = l, build, agentapi.AgentRunning
+	n.serving, n.build, n.state, n.ended = l, build, agentapi.AgentRunning, false
 	ctx, cancel := context.WithCancel(context.Background())
 	srv := &http.Server{Handler: n.routes(), BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
@@ -283,7 +284,7 @@ func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 func (n *Node) info() agentapi.Info {
 	i := agentapi.Info{Version: "test", BuildID: n.build, Platform: "linux/amd64", NodeID: n.o.ID, Home: n.o.Home, State: n.state,
-		Autostop: n.autostop, Notice: n.notice, IdleSince: seconds(n.since), Jobs: map[string]int{}}
+		Autostop: n.autostop, Ended: n.ended, Notice: n.notice, IdleSince: seconds(n.since), Jobs: map[string]int{}}
 	if n.spec != nil {
 		i.Epoch = n.spec.Epoch
 	}
@@ -339,7 +340,13 @@ func (n *Node) rearm() {
 	n.idle = time.AfterFunc(time.Duration(n.autostop.IdleMinutes)*time.Minute, func() {
 		if n.o.Off != nil {
 			n.o.Off(how)
+			return
 		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.state, n.ended = agentapi.AgentAutostopping, true
+		info := n.info()
+		n.tell(agentapi.Event{Kind: agentapi.EventState, Info: &info})
 	})
 }
 

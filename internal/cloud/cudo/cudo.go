@@ -80,7 +80,7 @@ func features() cloud.Features {
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureStop: off, cloud.FeatureAutostop: off,
-			cloud.FeatureAutodown:  "machines of Cudo cannot end themselves; use: sky down",
+			cloud.FeatureAutodown:  "machines of Cudo cannot end themselves",
 			cloud.FeatureSpot:      "Cudo has no spot machines",
 			cloud.FeatureImage:     "sky starts an image of Cudo's own",
 			cloud.FeatureDocker:    "containers do not run on Cudo's machines yet",

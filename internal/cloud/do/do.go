@@ -126,8 +126,8 @@ func features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
-			cloud.FeatureAutostop:  "a droplet that is off costs what one that is on does, so that switching it off by itself saves nothing; use: sky down",
-			cloud.FeatureAutodown:  "droplets cannot destroy themselves; use: sky down",
+			cloud.FeatureAutostop:  "a droplet that is off costs what one that is on does",
+			cloud.FeatureAutodown:  "droplets cannot destroy themselves",
 			cloud.FeatureSpot:      "DigitalOcean sells no spot machines",
 			cloud.FeatureDiskTier:  "DigitalOcean has one kind of disk",
 			cloud.FeatureNetTier:   "DigitalOcean has one kind of network",

@@ -105,8 +105,8 @@ func features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
-			cloud.FeatureAutostop:  "FluidStack does not say what an instance costs that switches itself off; use: sky stop",
-			cloud.FeatureAutodown:  "instances of FluidStack cannot end themselves; use: sky down",
+			cloud.FeatureAutostop:  "FluidStack does not say what an instance costs that switches itself off",
+			cloud.FeatureAutodown:  "instances of FluidStack cannot end themselves",
 			cloud.FeatureSpot:      "FluidStack sells no spot machines",
 			cloud.FeatureImage:     "sky starts FluidStack's image of Ubuntu; for others use a container image (image_id: docker:…)",
 			cloud.FeatureDiskTier:  "FluidStack has one kind of disk",

@@ -91,7 +91,7 @@ func features() cloud.Features {
 		MaxNameLength: maxName,
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureStop: off, cloud.FeatureAutostop: off,
-			cloud.FeatureAutodown:  "machines of Hyperbolic cannot give themselves back; use: sky down",
+			cloud.FeatureAutodown:  "machines of Hyperbolic cannot give themselves back",
 			cloud.FeatureMultiNode: "machines of Hyperbolic have no network between them",
 			cloud.FeatureSpot:      "Hyperbolic has no spot machines",
 			cloud.FeatureImage:     "sky starts Hyperbolic's own image",

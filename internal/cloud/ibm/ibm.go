@@ -76,12 +76,12 @@ func refusals(fix string) vm.Refusals {
 
 // features says what IBM, or this provider, cannot do.
 func features() cloud.Features {
-	const off = "IBM goes on billing a machine that powers itself off, and not one that is stopped by a call; "
+	const off = "IBM goes on billing a machine that powers itself off, and not one that is stopped by a call"
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
-			cloud.FeatureAutostop:  off + "use: sky stop",
-			cloud.FeatureAutodown:  off + "use: sky down",
+			cloud.FeatureAutostop:  off,
+			cloud.FeatureAutodown:  off,
 			cloud.FeatureSpot:      "spot machines of IBM are not used yet",
 			cloud.FeatureDocker:    "containers do not run on IBM's machines yet",
 			cloud.FeatureDiskTier:  "machines get one kind of IBM's boot disks",

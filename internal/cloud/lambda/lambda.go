@@ -95,7 +95,7 @@ func features() cloud.Features {
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureStop:      "Lambda's machines cannot be stopped, only given back",
 			cloud.FeatureAutostop:  "Lambda's machines cannot be stopped, only given back",
-			cloud.FeatureAutodown:  "Lambda's machines cannot give themselves back, and cost money when they are off; use: sky down",
+			cloud.FeatureAutodown:  "Lambda's machines cannot give themselves back, and cost money when they are off",
 			cloud.FeatureSpot:      "Lambda sells no spot machines",
 			cloud.FeatureImage:     "sky starts Lambda's own image; for others use a container image (image_id: docker:…)",
 			cloud.FeatureDiskTier:  "Lambda has one kind of disk",

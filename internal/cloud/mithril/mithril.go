@@ -81,7 +81,7 @@ func refusals(fix string) vm.Refusals {
 
 // features says what Mithril, or this provider, cannot do.
 func features() cloud.Features {
-	const off = "a machine of Mithril that switches itself off stays rented: only its bid can be paused; use: sky stop, sky down"
+	const off = "a machine of Mithril that switches itself off stays rented: only its bid can be paused"
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{

@@ -123,7 +123,7 @@ func (p *Provider) Features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
-			cloud.FeatureAutodown:  "machines of Nebius cannot delete themselves; use: sky down",
+			cloud.FeatureAutodown:  "machines of Nebius cannot delete themselves",
 			cloud.FeatureLocalDisk: "disks inside Nebius's machines are not used yet",
 			cloud.FeatureCloneDisk: "disks cannot be copied yet",
 		},

@@ -100,12 +100,12 @@ func refusal(status int, header http.Header, body []byte) error {
 
 // features says what OCI, or this provider, cannot do.
 func features() cloud.Features {
-	const off = "an instance of OCI that switches itself off goes on costing money; "
+	const off = "an instance of OCI that switches itself off goes on costing money"
 	return cloud.Features{
 		MaxNameLength: maxName,
 		Lacks: map[cloud.Feature]string{
-			cloud.FeatureAutostop:  off + "use: sky stop",
-			cloud.FeatureAutodown:  off + "use: sky down",
+			cloud.FeatureAutostop:  off,
+			cloud.FeatureAutodown:  off,
 			cloud.FeatureDocker:    "containers do not run on OCI's instances yet",
 			cloud.FeatureNetTier:   "an instance of OCI has the network of its shape",
 			cloud.FeatureLocalDisk: "disks inside OCI's machines are not used yet",

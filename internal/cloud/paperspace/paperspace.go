@@ -89,8 +89,8 @@ func features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
-			cloud.FeatureAutostop:  "Paperspace does not say what a machine costs that switches itself off; use: sky stop",
-			cloud.FeatureAutodown:  "machines of Paperspace cannot end themselves; use: sky down",
+			cloud.FeatureAutostop:  "Paperspace does not say what a machine costs that switches itself off",
+			cloud.FeatureAutodown:  "machines of Paperspace cannot end themselves",
 			cloud.FeatureSpot:      "Paperspace sells no spot machines",
 			cloud.FeatureImage:     "sky starts Paperspace's own images; for others use a container image (image_id: docker:…)",
 			cloud.FeatureDiskTier:  "Paperspace has one kind of disk",

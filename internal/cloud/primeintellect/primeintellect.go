@@ -105,7 +105,7 @@ func features() cloud.Features {
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureStop: off, cloud.FeatureAutostop: off,
-			cloud.FeatureAutodown:  "pods of Prime Intellect cannot give themselves back; use: sky down",
+			cloud.FeatureAutodown:  "pods of Prime Intellect cannot give themselves back",
 			cloud.FeatureMultiNode: "pods of Prime Intellect have no network between them",
 			cloud.FeatureImage:     "sky starts an image of Prime Intellect's own",
 			cloud.FeatureDocker:    "containers do not run on Prime Intellect's pods yet",

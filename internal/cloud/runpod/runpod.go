@@ -83,7 +83,7 @@ func features() cloud.Features {
 		MaxNameLength: names.MaxCluster(), Containers: true,
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureStop: gone, cloud.FeatureAutostop: gone,
-			cloud.FeatureAutodown:  "a pod cannot give itself back; use: sky down",
+			cloud.FeatureAutodown:  "a pod cannot give itself back",
 			cloud.FeatureMultiNode: "pods of RunPod do not reach each other",
 			cloud.FeatureSpot:      "the API of RunPod has no spot pods",
 			cloud.FeatureImage:     "a pod starts from a container image (image_id: docker:…)",

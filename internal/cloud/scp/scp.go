@@ -95,8 +95,8 @@ func refusals(fix string) vm.Refusals {
 // features says what Samsung, or this provider, cannot do.
 func features() cloud.Features {
 	lacks := facts.Of(Name).Reasons()
-	lacks[cloud.FeatureAutostop] = "nothing says that Samsung ends the costs of a server that powers itself off; use: sky stop"
-	lacks[cloud.FeatureAutodown] = "servers of Samsung cannot delete themselves; use: sky down"
+	lacks[cloud.FeatureAutostop] = "nothing says that Samsung ends the costs of a server that powers itself off"
+	lacks[cloud.FeatureAutodown] = "servers of Samsung cannot delete themselves"
 	lacks[cloud.FeatureCloneDisk] = "disks cannot be copied yet"
 	return cloud.Features{MaxNameLength: mostName, Lacks: lacks}
 }

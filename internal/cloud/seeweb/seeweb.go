@@ -128,7 +128,7 @@ func features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
-			cloud.FeatureAutodown:  "servers of Seeweb cannot delete themselves; use: sky down",
+			cloud.FeatureAutodown:  "servers of Seeweb cannot delete themselves",
 			cloud.FeatureMultiNode: "servers of Seeweb have no private network between them",
 			cloud.FeatureSpot:      "Seeweb sells no spot servers",
 			cloud.FeatureImage:     "sky starts Seeweb's own Ubuntu; for others use a container image (image_id: docker:…)",

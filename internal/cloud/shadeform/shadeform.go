@@ -87,7 +87,7 @@ func features() cloud.Features {
 		MaxNameLength: maxName,
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureStop: off, cloud.FeatureAutostop: off,
-			cloud.FeatureAutodown:  "machines of Shadeform cannot give themselves back; use: sky down",
+			cloud.FeatureAutodown:  "machines of Shadeform cannot give themselves back",
 			cloud.FeatureMultiNode: "machines of Shadeform reach each other in some of its clouds only",
 			cloud.FeatureImage:     "sky starts an image of Shadeform's own",
 			cloud.FeatureDocker:    "containers do not run on Shadeform's machines yet",

@@ -96,7 +96,7 @@ func refusals(fix string) vm.Refusals {
 
 // features says what Vast cannot do.
 func features() cloud.Features {
-	const alone = "a container on Vast cannot switch itself off; use: sky stop, or sky down"
+	const alone = "a container on Vast cannot switch itself off"
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(), Containers: true, PriceStays: true,
 		Lacks: map[cloud.Feature]string{

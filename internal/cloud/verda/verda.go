@@ -118,7 +118,7 @@ func features() cloud.Features {
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureStop: off, cloud.FeatureAutostop: off,
-			cloud.FeatureAutodown:  "machines of Verda cannot end themselves; use: sky down",
+			cloud.FeatureAutodown:  "machines of Verda cannot end themselves",
 			cloud.FeatureDiskTier:  "machines get one kind of Verda's disks",
 			cloud.FeatureNetTier:   "Verda has one kind of network",
 			cloud.FeatureLocalDisk: "machines get one kind of Verda's disks",

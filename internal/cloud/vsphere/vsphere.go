@@ -142,7 +142,7 @@ func (p *Provider) Features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
-			cloud.FeatureAutodown:  "a VM on vSphere that powers itself off is not deleted; use autostop or: sky down",
+			cloud.FeatureAutodown:  "a VM on vSphere that powers itself off is not deleted",
 			cloud.FeatureSpot:      "vSphere has no spot machines",
 			cloud.FeatureDocker:    "containers do not run on VMs of vSphere yet",
 			cloud.FeatureDiskTier:  "a VM on vSphere has the kind of disk of its template",

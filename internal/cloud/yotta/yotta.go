@@ -119,7 +119,7 @@ func features() cloud.Features {
 		MaxNameLength: names.MaxCluster(), Containers: true,
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureStop: off, cloud.FeatureAutostop: off,
-			cloud.FeatureAutodown:  "a pod cannot give itself back; use: sky down",
+			cloud.FeatureAutodown:  "a pod cannot give itself back",
 			cloud.FeatureMultiNode: "pods of Yotta do not reach each other",
 			cloud.FeatureSpot:      "Yotta has no spot pods",
 			cloud.FeatureImage:     "a pod starts from a container image (image_id: docker:…)",
