@@ -32,6 +32,7 @@ const (
 	PathLogFiles = "GET /v1/jobs/{id}/files"   // head: tar of the job's log folder, paths relative to ~/sky_logs
 	PathEvents   = "GET /v1/events"            // stream of Event, one JSON object a line, for ever; a worker has no jobs to tell of
 	PathAutostop = "PUT /v1/autostop"          // head: Autostop -> Info
+	PathNotice   = "PUT /v1/notice"            // Notice -> Info: what the cloud announced to the server
 	PathShutdown = "POST /v1/shutdown"         // ShutdownRequest -> Info; ends jobs and then the agent
 	PathShell    = "GET /v1/shell"             // upgrade to a ShellFrame stream; query: ShellQuery
 	PathSync     = "POST /v1/sync"             // upgrade to package filesync's protocol

@@ -267,6 +267,15 @@ func (a *Agent) noticed(n *agentapi.Notice) {
 	}
 }
 
+// putNotice takes from the server what the cloud says of this machine to nobody else.
+func (a *Agent) putNotice(_ context.Context, n *agentapi.Notice) (*agentapi.Info, error) {
+	if n.Action == "" {
+		return nil, invalid("what the cloud does is missing")
+	}
+	a.noticed(n)
+	return a.info(), nil
+}
+
 // noticeFlush bounds the flush of mounted buckets before a machine is taken back, which
 // ends it anyway.
 const noticeFlush = 5 * time.Minute

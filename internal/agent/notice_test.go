@@ -176,6 +176,25 @@ func TestNoticesArePushed(t *testing.T) {
 	}
 }
 
+// A notice that only the server hears has the same effect.
+func TestNoticesOfTheServer(t *testing.T) {
+	c := newCluster(t, 1, twoCPUs, true)
+	hooks := []agentapi.Hook{{Run: "echo saved", Events: []string{"preemption"}}}
+	if _, err := c.head.Autostop(t.Context(), agentapi.Autostop{IdleMinutes: -1, Hooks: &hooks}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.head.Notice(t.Context(), agentapi.Notice{}); !isCode(err, agentapi.CodeInvalid) {
+		t.Errorf("a notice of nothing: %v", err)
+	}
+	want := agentapi.Notice{Action: "terminate", At: 1e9}
+	for range 2 {
+		if info, err := c.head.Notice(t.Context(), want); err != nil || info.Notice == nil || *info.Notice != want {
+			t.Errorf("%+v, %v", info, err)
+		}
+	}
+	awaitFile(t, "saved\n", c.nodes[0].home, ".sky/hooks/preemption.log")
+}
+
 // TestAPodThatIsEvicted: the agents of a cluster of pods do what is to be done
 // before their containers end, and say when it is done.
 func TestAPodThatIsEvicted(t *testing.T) {

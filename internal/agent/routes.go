@@ -49,6 +49,7 @@ func (a *Agent) table() []route {
 		{agentapi.PathLogFiles, server, true, a.getLogFiles},
 		{agentapi.PathEvents, server, false, a.getEvents},
 		{agentapi.PathAutostop, server, true, answer(a.putAutostop)},
+		{agentapi.PathNotice, server, false, answer(a.putNotice)},
 		{agentapi.PathShutdown, headOnly, false, a.postShutdown},
 		{agentapi.PathShell, headOnly, false, a.getShell},
 		{agentapi.PathSync, headOnly, false, a.postSync},

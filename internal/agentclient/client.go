@@ -163,6 +163,11 @@ func (c *Client) Autostop(ctx context.Context, a agentapi.Autostop) (*agentapi.I
 	return do[agentapi.Info](ctx, c, agentapi.PathAutostop, a)
 }
 
+// Notice passes on what the cloud announced about the node's machine.
+func (c *Client) Notice(ctx context.Context, n agentapi.Notice) (*agentapi.Info, error) {
+	return do[agentapi.Info](ctx, c, agentapi.PathNotice, n)
+}
+
 // Shutdown ends the agent and everything it started. It answers when hooks and
 // jobs have ended, just before the agent exits.
 func (c *Client) Shutdown(ctx context.Context, r agentapi.ShutdownRequest) (*agentapi.Info, error) {

@@ -134,6 +134,7 @@ type UnreadAccount struct {
 // SpotNotices is a provider that tells ahead which spot nodes will be taken
 // back.
 type SpotNotices interface {
+	// SpotNotices are those of a cluster, or with a zero Name of all that the installation has.
 	SpotNotices(ctx context.Context, id ClusterID) ([]SpotNotice, error)
 }
 

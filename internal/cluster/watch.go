@@ -50,8 +50,9 @@ func (m *Manager) Woken() { m.watcher.wake() }
 func (m *Manager) Watch(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	t := time.NewTicker(refreshPeriod)
+	t, spot := time.NewTicker(refreshPeriod), time.NewTicker(noticePeriod)
 	defer t.Stop()
+	defer spot.Stop()
 	for {
 		m.watcher.reconcile(ctx, &wg)
 		select {
@@ -60,6 +61,8 @@ func (m *Manager) Watch(ctx context.Context) {
 		case <-m.watcher.poke:
 		case <-t.C:
 			wg.Go(func() { m.refreshEvery(ctx) })
+		case <-spot.C:
+			wg.Go(func() { m.OncePer(ctx, noticePeriod, "spot notices", m.passNotices) })
 		}
 	}
 }

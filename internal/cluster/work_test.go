@@ -432,6 +432,32 @@ func TestANoticeOfTheCloudIsInTheHistoryOnce(t *testing.T) {
 	})
 }
 
+// What a cloud says of a machine's end to its customers alone reaches the machine's agent.
+func TestANoticeToTheCustomerReachesTheAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := testbed.New(t)
+		s := b.Boot(failpoint.Endless)
+		for name, spot := range map[string]string{"dev": "true", "steady": "false"} {
+			if _, err := s.Launch(testbed.NewRequest(), name, "num_nodes: 2\n"+strings.Replace(longJob, "{", "{use_spot: "+spot+", ", 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Watch()
+		time.Sleep(time.Second)
+		last := b.Cluster("dev").Nodes[1]
+		at := time.Now().Add(5 * time.Minute)
+		if err := b.Cloud.Preempt(last.ID, 5*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		hash := b.Cluster("dev").Hash
+		got, err := s.Clusters.Events(s.Context(), s.Call(testbed.NewRequest()), api.ClusterEventsBody{ClusterHash: &hash})
+		if want := "the cloud takes worker1 back (terminate) at " + at.UTC().Format("2006-01-02T15:04"); err != nil || strings.Count(fmt.Sprint(got), want) != 1 {
+			t.Errorf("%q is not once in %q, %v", want, got, err)
+		}
+	})
+}
+
 // The clusters of managed jobs are their controller's.
 func TestUsersDoNotEndClustersOfManagedJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

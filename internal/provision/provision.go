@@ -119,6 +119,11 @@ func (e *Engine) Listed(ctx context.Context, p cloud.Provider) ([]cloud.Node, er
 	return p.Nodes(ctx, cloud.ClusterID{Installation: e.install})
 }
 
+// Noticed are the machines of the installation that a cloud says it will take back.
+func (e *Engine) Noticed(ctx context.Context, p cloud.SpotNotices) ([]cloud.SpotNotice, error) {
+	return p.SpotNotices(ctx, cloud.ClusterID{Installation: e.install})
+}
+
 // What is remembered of past attempts.
 const (
 	rememberFor  = 7 * 24 * time.Hour

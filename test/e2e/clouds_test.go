@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/all"
 	"github.com/skypilot-go/sky/internal/cloud/aws/awsfake"
 	"github.com/skypilot-go/sky/internal/cloud/azure/azurefake"
 	"github.com/skypilot-go/sky/internal/cloud/cudo/cudofake"
@@ -348,6 +350,34 @@ func TestALifeOnEveryCloud(t *testing.T) {
 			t.Error("the inventory does not show the cluster")
 		}
 		x.sky("down", "-y", "a")
+		x.nothingLeft()
+	})
+}
+
+// TestIdleClustersOnEveryCloud lets clusters be idle where machines cannot end themselves: the
+// server does it, also one that was away when the time came.
+func TestIdleClustersOnEveryCloud(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for idle minutes")
+	}
+	providers := all.Providers(all.Options{})
+	each(t, func(t *testing.T, of func(testing.TB) rentable) {
+		x := rent(t, of)
+		p, _ := providers.Get(x.Name)
+		if _, lacks := p.Features().Lacks[cloud.FeatureAutodown]; !lacks {
+			t.Skip("its machines end themselves")
+		}
+		wants(t, x.sky(x.launching("a", "-i", "1", "--down", "--", "true")...), "The API server gives back cluster a when it has been idle")
+		eventually(t, "the idle cluster is gone", 5*time.Minute, func() bool { return x.status("a") == "" })
+		x.nothingLeft()
+		if x.noStop != "" {
+			return
+		}
+		x.sky(x.launching("b", "-i", "1", "--", "true")...)
+		x.killServer()
+		time.Sleep(70 * time.Second)
+		eventually(t, "the idle cluster is stopped", 5*time.Minute, func() bool { return x.status("b") == "STOPPED" })
+		x.sky("down", "-y", "b")
 		x.nothingLeft()
 	})
 }

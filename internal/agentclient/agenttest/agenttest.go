@@ -580,6 +580,12 @@ func (n *Node) routes() http.Handler {
 		n.rearm()
 		return n.info(), nil
 	}))
+	mux.HandleFunc(agentapi.PathNotice, route(n, "agent.notice", func(notice agentapi.Notice) (agentapi.Info, error) {
+		n.notice = &notice
+		info := n.info()
+		n.tell(agentapi.Event{Kind: agentapi.EventState, Info: &info})
+		return info, nil
+	}))
 	mux.HandleFunc(agentapi.PathShutdown, route(n, "agent.shutdown", func(r agentapi.ShutdownRequest) (agentapi.Info, error) {
 		n.shutdown = append(n.shutdown, r)
 		n.state = agentapi.AgentShuttingDown

@@ -223,6 +223,10 @@ var powers = []Behaviour{
 		if got := read(); len(got) != 1 || got[0].NodeID != last.ID || got[0].Rank != last.Rank || got[0].At.IsZero() {
 			s.Errorf("notices %+v, want one for %s", got, last.ID)
 		}
+		all, err := reader.SpotNotices(context.WithoutCancel(s.ctx()), cloud.ClusterID{Installation: spec.ID.Installation})
+		if err != nil || len(all) != 1 || all[0].NodeID != last.ID {
+			s.Errorf("notices of all clusters: %+v, %v", all, err)
+		}
 		s.eventually("the node is gone", func() bool { return len(s.alive(spec.ID)) == len(nodes)-1 })
 		if got := read(); len(got) > 0 {
 			s.Errorf("a node that is gone has a notice: %+v", got)
