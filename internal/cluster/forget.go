@@ -15,8 +15,8 @@ import (
 // has no proof yet that they are gone.
 func GivingBack(c *state.Cluster) bool { return c.Notes.GivingBack != "" }
 
-// Keep takes back the intent to give a cluster up; the caller saves it.
-func Keep(c *state.Cluster) { c.Notes.GivingBack = "" }
+// Keep takes back the intent to give a cluster up, or to switch it off; the caller saves it.
+func Keep(c *state.Cluster) { c.Notes.GivingBack, c.Notes.SwitchingOff = "", "" }
 
 // forget gives a cluster's machines back, together with what the provider made
 // besides machines, and removes the record once the provider lists none of
