@@ -76,6 +76,8 @@ func (b *builder) task(doc *yaml11.Node) *Task {
 	}
 	if access := boolOf(full.Get("api_server_access")); access != nil && !*access {
 		t.APIServerAccess = access // true is the default
+	} else if access != nil {
+		b.warn("api_server_access changes nothing: jobs are given no access to the API server")
 	}
 	t.Inputs, t.Outputs = dataOf(full.Get("inputs")), dataOf(full.Get("outputs"))
 	t.Config = mapOfAny(full.Get("config"))
