@@ -86,7 +86,7 @@ func TestAnEmulatorOfAWS(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t, nil)
 	a.write(".sky/config.yaml", "aws: {without_agents: true}\n")
-	wants(t, a.sky("check", "aws", "-v"), "AWS: enabled [compute]", "Activated account: AIDAFAKE")
+	wants(t, a.sky("check", "aws", "-v"), "AWS: enabled [compute, storage]", "Activated account: AIDAFAKE")
 	a.cloud.Deny(false, "ec2:TerminateInstances", "iam:PassRole")
 	wants(t, a.sky("check", "aws"), "these permissions are missing: ec2:TerminateInstances, iam:PassRole", `"Action":["ec2:TerminateInstances","iam:PassRole"]`)
 	a.cloud.Restore()
