@@ -528,6 +528,9 @@ func (n *Node) routes() http.Handler {
 		if n.spec != nil && spec.Epoch < n.spec.Epoch {
 			return agentapi.Info{}, &agentapi.Error{Code: agentapi.CodeStaleEpoch, Message: "the call is of an earlier epoch"}
 		}
+		if n.spec != nil && spec.Epoch > n.spec.Epoch && n.ended { // it is wanted again
+			n.state, n.ended = agentapi.AgentRunning, false
+		}
 		n.spec = &spec
 		n.rearm()
 		return n.info(), nil
