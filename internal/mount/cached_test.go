@@ -5,12 +5,14 @@ package mount
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -251,5 +253,59 @@ func TestALargeFileIsCachedAndUploadedInParts(t *testing.T) {
 	got, err := os.ReadFile(other + "/x")
 	if err != nil || !bytes.Equal(got, data) {
 		t.Errorf("another mount reads %d bytes, %v", len(got), err)
+	}
+}
+
+// What a handle that only writes has written is what every other handle reads from then on,
+// also if it was read at the same time.
+func TestWhatOthersReadMeanwhileIsNotKept(t *testing.T) {
+	r := newRig(t)
+	r.mount(r.cached(time.Hour))
+	name := r.file("counter")
+	writer, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	reader, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	read := func() (uint64, error) {
+		var p [8]byte
+		_, err := reader.ReadAt(p[:], 0)
+		return binary.BigEndian.Uint64(p[:]), err
+	}
+	write := func(n uint64) error {
+		_, err := writer.WriteAt(binary.BigEndian.AppendUint64(nil, n), 0)
+		return err
+	}
+	if err := write(0); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+					_, _ = read()
+				}
+			}
+		})
+	}
+	defer all.Wait()
+	defer close(ended)
+	for n := uint64(1); n <= 2000; n++ {
+		if err := write(n); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := read(); got != n || err != nil {
+			t.Fatalf("%d was written, %d is read (%v)", n, got, err)
+		}
 	}
 }

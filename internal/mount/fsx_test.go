@@ -4,6 +4,7 @@ package mount
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -25,8 +26,8 @@ import (
 // cannot serve the store at the same time.
 const fsxFile = "SKY_MOUNT_TEST_FSX"
 
-// One file is read, written, mapped, cut off, made longer, synced and opened again in any
-// order, as the program fsx does; all the time it holds what was written, and so does the
+// One file is read, written, by a second handle, too, mapped, cut off, made longer, synced and
+// opened again in any order, as the program fsx does; all the time it holds what was written, and so does the
 // bucket in the end.
 func TestOneFileHoldsWhatWasWritten(t *testing.T) {
 	seeds := 2
@@ -81,7 +82,7 @@ func fsxMain(args string) error {
 			return fmt.Errorf("step %d, %s: %w", i, what, err)
 		}
 	}
-	if err := x.f.Close(); err != nil {
+	if err := x.close(); err != nil {
 		return err
 	}
 	return os.WriteFile(f[4], x.want, 0o600)
@@ -93,14 +94,24 @@ type fsx struct {
 	r         *rand.Rand
 	mapWrites bool
 	f         *os.File
+	writer    *os.File // opened to write only; nil without mapWrites
 	want      []byte
 }
 
 const fsxMost = 200_000 // bytes of the file
 
 func (x *fsx) open() (err error) {
-	x.f, err = os.OpenFile(x.path, os.O_RDWR|os.O_CREATE, 0o644)
+	if x.f, err = os.OpenFile(x.path, os.O_RDWR|os.O_CREATE, 0o644); err == nil && x.mapWrites {
+		x.writer, err = os.OpenFile(x.path, os.O_WRONLY, 0)
+	}
 	return err
+}
+
+func (x *fsx) close() (err error) {
+	if x.writer != nil {
+		err = x.writer.Close()
+	}
+	return errors.Join(err, x.f.Close())
 }
 
 // span is a part of what is there; ok: there is any.
@@ -134,11 +145,15 @@ func (x *fsx) step() (what string, err error) {
 	case 0, 1:
 		off := x.r.IntN(fsxMost * 3 / 4)
 		p := x.bytes(1 + x.r.IntN(fsxMost/4))
-		if _, err = x.f.WriteAt(p, int64(off)); err == nil {
+		f, by := x.f, ""
+		if x.mapWrites && x.r.IntN(2) == 0 {
+			f, by = x.writer, " by a handle that only writes"
+		}
+		if _, err = f.WriteAt(p, int64(off)); err == nil {
 			x.size(max(len(x.want), off+len(p)))
 			copy(x.want[off:], p)
 		}
-		return fmt.Sprintf("write %d at %d", len(p), off), err
+		return fmt.Sprintf("write %d at %d%s", len(p), off, by), err
 	case 2, 3:
 		off, n, ok := x.span()
 		if ok {
@@ -160,7 +175,7 @@ func (x *fsx) step() (what string, err error) {
 	case 6:
 		return "sync", x.f.Sync()
 	case 7:
-		if err = x.f.Close(); err == nil {
+		if err = x.close(); err == nil {
 			err = x.open()
 		}
 		return "close and open", err

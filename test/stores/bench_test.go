@@ -241,12 +241,22 @@ func report(b *testing.B, amount float64, unit string, ours, peer time.Duration)
 	b.ReportMetric(peer.Seconds()/ours.Seconds(), "x")
 }
 
-// pairs measures work that takes a moment: in nine turns for each of b.N, of which both are
-// first by turns. It reports the medians, and that of the ratios of each turn, so that a busy
-// machine changes them little.
+// pairs measures work that takes a moment beside the peer's.
 func pairs(b *testing.B, amount float64, unit string, ours, peer func() time.Duration) {
 	b.Helper()
-	var mine, theirs, ratios []float64
+	mine, theirs, ratio := turns(b, ours, peer)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(amount/mine, unit)
+	b.ReportMetric(amount/theirs, "rclone-"+unit)
+	b.ReportMetric(ratio, "x")
+}
+
+// turns is how many seconds work takes: in nine turns for each of b.N, of which both are
+// first by turns. They are the medians, and that of the ratios of each turn, so that a busy
+// machine changes them little.
+func turns(b *testing.B, ours, peer func() time.Duration) (mine, theirs, ratio float64) {
+	b.Helper()
+	var all, others, ratios []float64
 	for i := range 9 * b.N {
 		var o, p time.Duration
 		if i%2 == 0 {
@@ -256,13 +266,10 @@ func pairs(b *testing.B, amount float64, unit string, ours, peer func() time.Dur
 		if i%2 == 1 {
 			p = peer()
 		}
-		mine, theirs, ratios = append(mine, amount/o.Seconds()), append(theirs, amount/p.Seconds()), append(ratios, p.Seconds()/o.Seconds())
+		all, others, ratios = append(all, o.Seconds()), append(others, p.Seconds()), append(ratios, p.Seconds()/o.Seconds())
 	}
 	b.Logf("times as fast, in each turn: %.2f", ratios)
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(mine), unit)
-	b.ReportMetric(median(theirs), "rclone-"+unit)
-	b.ReportMetric(median(ratios), "x")
+	return median(all), median(others), median(ratios)
 }
 
 func median(values []float64) float64 {

@@ -34,7 +34,8 @@ type Options struct {
 	// UID and GID are whom files belong to. Others may use the mount only if they are
 	// not those of this process.
 	UID, GID uint32
-	// DirectWrites keeps the kernel from holding pages of files that are written.
+	// DirectWrites keeps the kernel from holding pages of files that are written. Else it
+	// holds none for handles that only write.
 	DirectWrites bool
 	Log          *slog.Logger
 	// Attacher mounts in place of this process; nil: it mounts by itself.
@@ -489,11 +490,11 @@ func (n *node) Open(ctx context.Context, flags uint32) (fusenode.FileHandle, uin
 		return nil, 0, n.s.errno(ctx, "open", n.path(), err)
 	}
 	f := n.open(h, o)
-	return f, n.flags(h, o), 0
+	return f, n.flags(f), 0
 }
 
 func (n *node) open(h vfs.Handle, o vfs.OpenOptions) *file {
-	f := &file{n: n, h: h, write: o.Write}
+	f := &file{n: n, h: h, write: o.Write, around: o.Write && !o.Read && !n.s.o.DirectWrites}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.handles == nil {
@@ -504,14 +505,14 @@ func (n *node) open(h vfs.Handle, o vfs.OpenOptions) *file {
 }
 
 // flags tell the kernel what to do with its pages.
-func (n *node) flags(h vfs.Handle, o vfs.OpenOptions) uint32 {
-	if o.Write && n.s.o.DirectWrites {
+func (n *node) flags(f *file) uint32 {
+	if f.around || f.write && n.s.o.DirectWrites {
 		return fuse.FOPEN_DIRECT_IO
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	old := n.version
-	n.version = h.Version()
+	n.version = f.h.Version()
 	if n.version != "" && n.version == old {
 		return fuse.FOPEN_KEEP_CACHE
 	}
@@ -528,7 +529,8 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	}
 	in := n.inode(ctx, name, h.Attr(), out)
 	child := in.Operations().(*node)
-	return in, child.open(h, o), child.flags(h, o), 0
+	f := child.open(h, o)
+	return in, f, child.flags(f), 0
 }
 
 func (n *node) Allocate(ctx context.Context, fh fusenode.FileHandle, off, size uint64, mode uint32) syscall.Errno {
@@ -547,6 +549,9 @@ type file struct {
 	n     *node
 	h     vfs.Handle
 	write bool
+	// around: writes go around the kernel's pages, one copy less, which others who have the
+	// file open may have.
+	around bool
 }
 
 func (f *file) Read(ctx context.Context, p []byte, off int64) (fuse.ReadResult, syscall.Errno) {
@@ -596,11 +601,27 @@ func (r *lent) Bytes(p []byte) ([]byte, fuse.Status) {
 func (r *lent) Done() { r.done() }
 
 func (f *file) Write(ctx context.Context, p []byte, off int64) (uint32, syscall.Errno) {
+	f.forget(off, len(p)) // what others changed by a map is written first
 	n, err := f.h.WriteAt(ctx, p, off)
+	f.forget(off, n) // what others read meanwhile is old
 	if err != nil && n == 0 {
 		return 0, f.n.s.errno(ctx, "write", f.n.path(), err)
 	}
 	return uint32(n), 0
+}
+
+// forget makes the kernel drop its pages of n bytes, if writes go around them and others
+// may have them. New kernels do so by themselves.
+func (f *file) forget(off int64, n int) {
+	if !f.around || n == 0 {
+		return
+	}
+	f.n.mu.Lock()
+	alone := len(f.n.handles) == 1
+	f.n.mu.Unlock()
+	if !alone {
+		_ = f.n.NotifyContent(off, int64(n)) // ENOENT: there are none
+	}
 }
 
 func (f *file) Flush(ctx context.Context) syscall.Errno {
