@@ -2,6 +2,7 @@ package execution
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -75,6 +76,20 @@ func (l *launch) sayBuckets(ctx context.Context, offer cloud.Offer) error {
 	return nil
 }
 
+// placeable refuses a task that runs nowhere before buckets are made and filled for it.
+func (l *launch) placeable(ctx context.Context) error {
+	_, err := l.x.Store.Clusters().Get(ctx, l.name)
+	if !errors.Is(err, state.ErrNotFound) {
+		return err
+	}
+	l.call.Out.Spin("Optimizing")
+	_, plan, err := l.best(ctx)
+	if err != nil {
+		return err
+	}
+	return mountable(ranked(plan)[0][0].Cloud, l.task)
+}
+
 // prepareBuckets makes and fills the buckets that the task names.
 func (l *launch) prepareBuckets(ctx context.Context) error {
 	if len(l.task.StorageMounts) == 0 {
@@ -82,6 +97,9 @@ func (l *launch) prepareBuckets(ctx context.Context) error {
 	}
 	call, err := l.x.bucketCall(l.call, l.task)
 	if err != nil {
+		return err
+	}
+	if err := l.placeable(ctx); err != nil {
 		return err
 	}
 	by := []state.Holder{{Kind: state.HeldByRequest, ID: l.call.RequestID}}

@@ -338,26 +338,30 @@ func reasonFor(c Constraint, q *catalog.Query, near *cloud.Offer) string {
 }
 
 // similar lists accelerators whose name contains the one asked for, in at least
-// that number; failing these, names spelled alike.
+// that number, without just that; where neither is on offer, names spelled alike.
 func (f *finder) similar(req *request) []string {
 	want := req.query.Accelerator
 	if want == "" || len(req.accelerators) > 1 {
 		return nil
 	}
 	var out []string
+	offered := false // as it was asked for: something else is in the way
 	for _, s := range f.problem.Sources {
 		if !f.eligible(s, req.res) {
 			continue
 		}
 		for _, n := range s.Names(catalog.AcceleratorOffers) {
 			name, count := splitCount(n)
-			if strings.Contains(strings.ToLower(name), strings.ToLower(want)) && count >= req.query.Count && !slices.Contains(out, n) {
+			switch {
+			case strings.EqualFold(name, want) && count == req.query.Count:
+				offered = true
+			case strings.Contains(strings.ToLower(name), strings.ToLower(want)) && count >= req.query.Count && !slices.Contains(out, n):
 				out = append(out, n)
 			}
 		}
 	}
 	slices.Sort(out)
-	if len(out) == 0 {
+	if len(out) == 0 && !offered {
 		out = similar.Closest(want, f.offered(req.res), 5)
 	}
 	return out

@@ -2,6 +2,7 @@ package optimizer
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,6 +167,9 @@ func TestNothingFits(t *testing.T) {
 			}
 			if !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("error does not say %q:\n%v", tt.text, err)
+			}
+			if slices.Contains(none.Similar, none.Requests[0]) {
+				t.Errorf("what was asked for is said to be similar to it:\n%v", err)
 			}
 		})
 	}

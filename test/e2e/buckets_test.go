@@ -264,6 +264,10 @@ func TestBadBuckets(t *testing.T) {
 			t.Errorf("%s: exit %d, not %q in\n%s", c.mount, code, c.says, out)
 		}
 	}
+	w.fails(1, []string{"H100"}, "launch", "-y", "-c", "bad", "--gpus", "H100", w.write("bad.yaml", "resources: {infra: local}\nfile_mounts:\n  ~/x: {name: too-early, source: "+src+"}\nrun: ls\n"))
+	if s.exists("too-early") {
+		t.Error("a bucket was made for a task that runs nowhere")
+	}
 	if len(w.folders()) > 0 {
 		t.Errorf("something was launched: %v", w.folders())
 	}

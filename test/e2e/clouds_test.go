@@ -389,6 +389,41 @@ func TestIdleClustersOnEveryCloud(t *testing.T) {
 	})
 }
 
+// TestMountsOnEveryCloud mounts a bucket on a cluster of each cloud, in both modes. Where that
+// is refused, no bucket is made.
+func TestMountsOnEveryCloud(t *testing.T) {
+	needFUSE(t)
+	providers := all.Providers(all.Options{})
+	each(t, func(t *testing.T, of func(testing.TB) rentable) {
+		x, s := rent(t, of), newS3(t)
+		if x.Name == "aws" {
+			t.Skip("the emulator takes no keys but its own; see the tests of buckets")
+		}
+		x.workstation = s.user(x.workstation)
+		task := x.write("task.yaml", `
+file_mounts:
+  ~/direct: {name: direct-1, store: s3, mode: MOUNT}
+  ~/cached: {name: cached-1, store: s3, mode: MOUNT_CACHED}
+run: echo one > ~/direct/x; echo two > ~/cached/x
+`)
+		if p, _ := providers.Get(x.Name); p.Features().Lacks[cloud.FeatureStorage] != "" {
+			x.fails(1, []string{p.Features().Lacks[cloud.FeatureStorage]}, x.launching("a", task)...)
+			if s.exists("direct-1") || s.exists("cached-1") {
+				t.Error("a bucket was made for a task that runs nowhere")
+			}
+			return
+		}
+		x.sky(x.launching("a", task)...)
+		for bucket, want := range map[string]string{"direct-1": "one\n", "cached-1": "two\n"} {
+			if got := s.content(bucket, "x"); got != want {
+				t.Errorf("%s has %q", bucket, got)
+			}
+		}
+		x.sky("down", "-y", "a")
+		x.nothingLeft()
+	})
+}
+
 // TestTheServerDiesOnEveryCloud kills the server at random moments of launches and of ends:
 // after a while, or with one of the calls to the cloud, which then has its effect or not, and
 // no answer. What was asked for ends, and what is given back leaves nothing.
