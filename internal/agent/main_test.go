@@ -68,6 +68,10 @@ func TestMain(m *testing.M) {
 // testGrace is what processes get between TERM and KILL in tests.
 const testGrace = 500 * time.Millisecond
 
+// hanging is how long tests wait for what comes by itself, so that one that hangs ends: on a
+// busy machine some take most of a minute.
+const hanging = 5 * time.Minute
+
 // fileMachine notes what is done to the machine.
 type fileMachine string
 
@@ -221,7 +225,7 @@ func (n *testNode) kill() {
 func (n *testNode) awaitUp(check func() error) {
 	n.t.Helper()
 	var last error
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(hanging); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		_, last = n.client.Info(context.Background())
 		if last == nil {
 			return
@@ -259,7 +263,7 @@ func (c *testCluster) clear() {
 		}
 		dirs, _ := os.ReadDir(filepath.Join(n.home, ".sky", "agent", "ranks"))
 		for _, d := range dirs {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), hanging)
 			_ = proc.End(ctx, func() []int { return proc.Marked(markerEnv, d.Name()) }, 0)
 			cancel()
 		}
@@ -292,7 +296,7 @@ func (c *testCluster) job(id int) *agentapi.Job {
 func (c *testCluster) await(id int, what string, ok func(*agentapi.Job) bool) *agentapi.Job {
 	c.t.Helper()
 	var job *agentapi.Job
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(hanging); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		var err error
 		if job, err = c.head.Job(context.Background(), id); err == nil && ok(job) {
 			return job
@@ -315,7 +319,7 @@ func (c *testCluster) awaitEnd(id int) *agentapi.Job {
 // follow reads a job's log until the agent says that it is complete.
 func (c *testCluster) follow(id int) string {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), hanging)
 	defer cancel()
 	rc, _, err := c.head.Log(ctx, id, agentclient.LogOptions{Follow: true})
 	if err != nil {

@@ -139,7 +139,7 @@ func (b *mountBed) content(key string) string {
 
 func (b *mountBed) until(what string, f func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(time.Minute); !f(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(hanging); !f(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			b.t.Fatalf("waiting for %s", what)
 		}

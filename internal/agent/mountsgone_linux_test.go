@@ -50,7 +50,7 @@ func TestABucketThatIsGoneHoldsNothingUp(t *testing.T) {
 	if _, err := b.client.Flush(t.Context(), mountapi.FlushRequest{Timeout: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a guard: agents wait for ten
+	ctx, cancel := context.WithTimeout(t.Context(), hanging) // a guard: agents wait for ten
 	defer cancel()
 	if _, err := b.head.Shutdown(ctx, agentapi.ShutdownRequest{}); err != nil {
 		t.Error("the end: ", err)
@@ -76,7 +76,7 @@ func TestAJobFailsWhoseBucketIsGoneWithItsProcess(t *testing.T) {
 	if job.Status != api.JobFailed || !strings.Contains(job.Reason, "m/x: s3://bucket is not mounted at ") || !strings.Contains(job.Reason, "does not exist") {
 		t.Errorf("%+v", job)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a guard: agents wait for ten
+	ctx, cancel := context.WithTimeout(t.Context(), hanging) // a guard: agents wait for ten
 	defer cancel()
 	info, err := b.head.Shutdown(ctx, agentapi.ShutdownRequest{})
 	if err != nil {
