@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,8 @@ type Position struct {
 	Task    int   `json:"task"`
 	Attempt int   `json:"attempt"`
 	Offset  int64 `json:"offset"`
+	// Lines is how many lines of the log are written, and nothing else; nil: all.
+	Lines *int `json:"lines,omitempty"`
 }
 
 // ParsePosition reads what a request kept of its stream's start; nil: nothing.
@@ -67,6 +70,11 @@ func (m *Manager) Logs(ctx context.Context, call cluster.Call, b api.JobsLogsBod
 			return 0, err
 		}
 	}
+	if at.Lines != nil {
+		if f.lines = new(*at.Lines); *f.lines == 0 {
+			return api.ExitJobSucceeded, nil
+		}
+	}
 	if gone, err := m.logsGone(j); err != nil {
 		return 0, err
 	} else if gone {
@@ -74,11 +82,20 @@ func (m *Manager) Logs(ctx context.Context, call cluster.Call, b api.JobsLogsBod
 			return 0, err
 		}
 	}
+	code := api.ExitJobSucceeded
 	if b.Controller {
-		return api.ExitJobSucceeded, f.controller(ctx, at.Offset)
+		err = f.controller(ctx, at.Offset)
+	} else {
+		code, err = f.tasks(ctx, *at)
 	}
-	return f.tasks(ctx, *at)
+	if errors.Is(err, errPage) {
+		return api.ExitJobSucceeded, nil
+	}
+	return code, err
 }
+
+// errPage ends a stream whose lines are written.
+var errPage = errors.New("as many lines as were asked for")
 
 // logsGone reports whether a job that ended has no log any more.
 func (m *Manager) logsGone(j *state.ManagedJob) (bool, error) {
@@ -97,12 +114,23 @@ func (m *Manager) logsGone(j *state.ManagedJob) (bool, error) {
 	return true, nil
 }
 
-// start is where the stream begins: at the last lines that were asked for.
+// start is where the stream begins: at the last lines that were asked for. With an offset
+// they are those before that many of the last ones, as a reader has who pages back.
 func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLogsBody) (*Position, error) {
 	p := &Position{Job: j.ID, Task: max(f.which, 0), Attempt: 1}
-	tail := 0
+	tail, skip := 0, 0
 	if b.Tail != nil && *b.Tail > 0 {
 		tail = *b.Tail
+	}
+	if b.TailOffset != nil && *b.TailOffset > 0 && tail > 0 {
+		skip = *b.TailOffset
+	}
+	// page bounds the stream, which begins with that many lines of the log.
+	page := func(lines int) *Position {
+		if skip > 0 {
+			p.Lines = new(max(lines-skip, 0))
+		}
+		return p
 	}
 	graph, err := graphOf(j)
 	if err != nil {
@@ -116,9 +144,9 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 		return p, nil
 	}
 	if b.Controller {
-		offset, _, err := logstore.LastLines(f.m.kept, controlLogName(j.ID), tail)
+		offset, lines, err := logstore.LastLines(f.m.kept, controlLogName(j.ID), tail+skip)
 		p.Offset = offset
-		return p, err
+		return page(lines), err
 	}
 	attempts, err := f.m.store.ManagedJobs().Attempts(ctx, j.ID)
 	if err != nil {
@@ -127,19 +155,20 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 	slices.SortStableFunc(attempts, func(a, b *state.ManagedAttempt) int {
 		return slices.Index(turns, a.Task) - slices.Index(turns, b.Task)
 	})
-	for i := len(attempts) - 1; i >= 0 && tail > 0; i-- {
+	left := tail + skip
+	for i := len(attempts) - 1; i >= 0 && left > 0; i-- {
 		a := attempts[i]
 		if f.which >= 0 && a.Task != f.which {
 			continue
 		}
-		offset, lines, err := logstore.LastLines(f.m.kept, attemptLogName(a.JobID, a.Task, a.Number), tail)
+		offset, lines, err := logstore.LastLines(f.m.kept, attemptLogName(a.JobID, a.Task, a.Number), left)
 		if err != nil {
 			return nil, err
 		}
-		tail -= lines
+		left -= lines
 		p.Task, p.Attempt, p.Offset = a.Task, a.Number, offset
 	}
-	return p, nil
+	return page(tail + skip - left), nil
 }
 
 // follower writes one stream.
@@ -151,6 +180,7 @@ type follower struct {
 	which  int // task, -1: all
 	follow bool
 	open   bool // the last line has not ended
+	lines  *int // of the log that are still to be written; nil: all
 
 	rows, logs         <-chan struct{}
 	stopRows, stopLogs func()
@@ -361,11 +391,32 @@ func (l lineWatcher) Write(p []byte) (int, error) {
 	if l.f.out != nil {
 		l.f.out.StopSpin()
 	}
+	p, full := l.f.page(p)
 	n, err := l.f.w.Write(p)
 	if n > 0 {
 		l.f.open = p[n-1] != '\n'
 	}
+	if err == nil && full {
+		err = errPage
+	}
 	return n, err
+}
+
+// page is what of p belongs to the lines that are to be written, and whether it ends them.
+func (f *follower) page(p []byte) (_ []byte, full bool) {
+	if f.lines == nil {
+		return p, false
+	}
+	n := 0
+	for *f.lines > 0 && n < len(p) {
+		i := bytes.IndexByte(p[n:], '\n')
+		if i < 0 {
+			return p, false
+		}
+		n += i + 1
+		*f.lines--
+	}
+	return p[:n], *f.lines == 0
 }
 
 // say writes a line of our own.
@@ -386,5 +437,10 @@ func (f *follower) endLine() error {
 	}
 	f.open = false
 	_, err := io.WriteString(f.w, "\n")
+	if err == nil && f.lines != nil {
+		if *f.lines--; *f.lines == 0 {
+			return errPage
+		}
+	}
 	return err
 }

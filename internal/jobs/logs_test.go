@@ -145,6 +145,12 @@ func TestTheLogOfAJobIsThatOfItsTasksInTurn(t *testing.T) {
 		"a task by its name":           {api.JobsLogsBody{Task: numbered(`"last"`)}, "b1\nb2\n" + ended, failed},
 		"the last line of a task":      {api.JobsLogsBody{Task: numbered("1"), Tail: new(1)}, "a3\n✓ Job finished (status: SUCCEEDED).\n", 0},
 		"the last two lines of a task": {api.JobsLogsBody{Task: numbered("1"), Tail: new(2)}, "a2\n" + again + "a3\n✓ Job finished (status: SUCCEEDED).\n", 0},
+		"a page before the last line":  {api.JobsLogsBody{Tail: new(2), TailOffset: new(1)}, "a3\n" + last + "b1\n", 0},
+		"the page before it":           {api.JobsLogsBody{Tail: new(2), TailOffset: new(3)}, first + "a1\na2\n", 0},
+		"a page of fewer lines":        {api.JobsLogsBody{Tail: new(2), TailOffset: new(4)}, first + "a1\n", 0},
+		"a page before the first line": {api.JobsLogsBody{Tail: new(2), TailOffset: new(5)}, "", 0},
+		"an offset without a number":   {api.JobsLogsBody{Task: numbered("1"), TailOffset: new(5)}, "a1\na2\n" + again + "a3\n✓ Job finished (status: SUCCEEDED).\n", 0},
+		"a page of the controller's":   {api.JobsLogsBody{Controller: true, Tail: new(1), TailOffset: new(1)}, "c1\n", 0},
 		"the controller's":             {api.JobsLogsBody{Controller: true}, "c1\nc2\n", 0},
 		"the controller's last line":   {api.JobsLogsBody{Controller: true, Tail: new(1)}, "c2\n", 0},
 	} {
@@ -153,7 +159,7 @@ func TestTheLogOfAJobIsThatOfItsTasksInTurn(t *testing.T) {
 		if got != c.want || code != c.code {
 			t.Errorf("%s: exit %d\n%swant %d\n%s", name, code, got, c.code, c.want)
 		}
-		c.body.JobID, c.body.Tail = nil, nil
+		c.body.JobID, c.body.Tail, c.body.TailOffset = nil, nil, nil
 		kept, err := json.Marshal(began)
 		must(t, err)
 		if repeated, _, _ := a.reads(c.body, ParsePosition(kept)); repeated != got {
