@@ -84,3 +84,24 @@ func TestRegionsAreKnown(t *testing.T) {
 		}
 	}
 }
+
+// TestWhereBucketsAreMounted holds docs/storage.md to what the providers say: it names those
+// whose nodes mount nothing. Kubernetes has a row of its own, and Docker stands for containers.
+func TestWhereBucketsAreMounted(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "storage.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var row string
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "| no: left out of the plan") {
+			row = line
+		}
+	}
+	for _, p := range Providers(Options{}).All() {
+		_, lacks := p.Features().Lacks[cloud.FeatureStorage]
+		if named := strings.Contains(row, p.DisplayName()); named != lacks && p.Name() != "kubernetes" {
+			t.Errorf("%s: nodes cannot mount buckets: %t; named as such: %t", p.DisplayName(), lacks, named)
+		}
+	}
+}
