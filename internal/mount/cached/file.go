@@ -52,7 +52,7 @@ type file struct {
 	data     string
 	named    bool     // the folder of the cache has the name data on the disk
 	f        *os.File // of data; nil: not open
-	begun    int      // bytes written since the disk began with what was written before
+	pending  int      // bytes written since writeback was last started
 	size     int64
 	perm     fs.FileMode
 	mtime    time.Time
@@ -269,23 +269,23 @@ func (f *file) writeAt(ctx context.Context, p []byte, off int64, owner string) (
 		return 0, err
 	}
 	n, err := f.v.write(h, p, off)
-	f.early(h, n)
+	f.startWriteback(h, n)
 	f.size = max(f.size, off+int64(n))
 	f.note()
 	return n, err
 }
 
-// earlyBytes is how much is written before the disk begins with it, in the background: what
-// syncs a large file later waits for the rest alone.
-const earlyBytes = 8 << 20
+// writebackBytes is how much is written before writeback to the disk is started, so that the
+// sync of a large file waits for little.
+const writebackBytes = 8 << 20
 
-// early has the disk begin with what was written, n bytes more. Errors are those of the sync.
-// f.mu is held.
-func (f *file) early(h *os.File, n int) {
-	if f.begun += n; f.begun < earlyBytes {
+// startWriteback notes that n bytes more were written, and starts writeback once they are
+// many. Its errors are those of the sync. f.mu is held.
+func (f *file) startWriteback(h *os.File, n int) {
+	if f.pending += n; f.pending < writebackBytes {
 		return
 	}
-	f.begun = 0
+	f.pending = 0
 	_ = unix.SyncFileRange(int(h.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 }
 

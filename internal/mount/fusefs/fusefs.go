@@ -494,7 +494,7 @@ func (n *node) Open(ctx context.Context, flags uint32) (fusenode.FileHandle, uin
 }
 
 func (n *node) open(h vfs.Handle, o vfs.OpenOptions) *file {
-	f := &file{n: n, h: h, write: o.Write, around: o.Write && !o.Read && !n.s.o.DirectWrites}
+	f := &file{n: n, h: h, write: o.Write, uncached: o.Write && !o.Read && !n.s.o.DirectWrites}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.handles == nil {
@@ -506,7 +506,7 @@ func (n *node) open(h vfs.Handle, o vfs.OpenOptions) *file {
 
 // flags tell the kernel what to do with its pages.
 func (n *node) flags(f *file) uint32 {
-	if f.around || f.write && n.s.o.DirectWrites {
+	if f.uncached || f.write && n.s.o.DirectWrites {
 		return fuse.FOPEN_DIRECT_IO
 	}
 	n.mu.Lock()
@@ -549,9 +549,9 @@ type file struct {
 	n     *node
 	h     vfs.Handle
 	write bool
-	// around: writes go around the kernel's pages, one copy less, which others who have the
-	// file open may have.
-	around bool
+	// uncached: writes bypass the kernel's page cache, which saves a copy. Other handles may
+	// have pages there.
+	uncached bool
 }
 
 func (f *file) Read(ctx context.Context, p []byte, off int64) (fuse.ReadResult, syscall.Errno) {
@@ -601,19 +601,19 @@ func (r *lent) Bytes(p []byte) ([]byte, fuse.Status) {
 func (r *lent) Done() { r.done() }
 
 func (f *file) Write(ctx context.Context, p []byte, off int64) (uint32, syscall.Errno) {
-	f.forget(off, len(p)) // what others changed by a map is written first
+	f.invalidate(off, len(p)) // what others changed in a map is written first
 	n, err := f.h.WriteAt(ctx, p, off)
-	f.forget(off, n) // what others read meanwhile is old
+	f.invalidate(off, n) // what others read meanwhile is old
 	if err != nil && n == 0 {
 		return 0, f.n.s.errno(ctx, "write", f.n.path(), err)
 	}
 	return uint32(n), 0
 }
 
-// forget makes the kernel drop its pages of n bytes, if writes go around them and others
-// may have them. New kernels do so by themselves.
-func (f *file) forget(off int64, n int) {
-	if !f.around || n == 0 {
+// invalidate makes the kernel drop its pages of n bytes, if writes bypass them and other
+// handles may have them. New kernels do so by themselves.
+func (f *file) invalidate(off int64, n int) {
+	if !f.uncached || n == 0 {
 		return
 	}
 	f.n.mu.Lock()
