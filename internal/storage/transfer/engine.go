@@ -245,10 +245,9 @@ func (g *group) run(memory, moves int64, f func(context.Context) error) bool {
 	g.wg.Add(1)
 	g.e.do(func() {
 		defer g.wg.Done()
-		err := f(g.ctx)
+		g.fail(f(g.ctx)) // before its slot is free: nothing begins after an error
 		g.e.slots.give(moves)
 		g.e.memory.Release(memory)
-		g.fail(err)
 	})
 	return true
 }
@@ -278,30 +277,29 @@ func (e *engine) small(name string, bytes int64, f func(context.Context) error) 
 	e.wg.Add(1)
 	e.do(func() {
 		defer e.wg.Done()
-		err := f(e.ctx)
+		e.result(name, f(e.ctx)) // before its slot is free: nothing begins after a fatal error
 		e.slots.give(bytes)
 		e.memory.Release(memory)
-		e.result(name, err)
 	})
 	return true
 }
 
 // inParts moves something in many requests, which f makes in a group of its own.
 func (e *engine) inParts(name string, f func() error) bool {
-	if err := e.ended(); err != nil {
-		e.stop(err)
-		return false
-	}
 	select {
 	case e.large <- struct{}{}:
 	case <-e.ctx.Done():
 		e.stop(context.Cause(e.ctx))
 		return false
 	}
-	e.wg.Go(func() {
-		err := f()
+	if err := e.ended(); err != nil { // the turn came at the same time
 		<-e.large
-		e.result(name, err)
+		e.stop(err)
+		return false
+	}
+	e.wg.Go(func() {
+		e.result(name, f())
+		<-e.large
 	})
 	return true
 }
