@@ -22,6 +22,7 @@ import (
 
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 	"github.com/skypilot-go/sky/internal/proc"
 )
 
@@ -237,9 +238,31 @@ func refusedMount(err error) error {
 
 // health asks sky-mount whether it lives.
 func (m *mounts) health(ctx context.Context) (mountapi.HealthAnswer, error) {
+	within, cancel := context.WithTimeout(ctx, mountsAnswer)
+	defer cancel()
+	h, err := m.client.Health(within)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		m.unblock(ctx)
+	}
+	return h, err
+}
+
+// unblock ends a sky-mount that was killed and is not gone: one of its threads waits in the
+// kernel for what the others no longer do, as when it told the kernel to forget pages that a
+// call reads just then. Its socket and its mounts stay until they are aborted, and all who
+// use them wait.
+func (m *mounts) unblock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, mountsAnswer)
 	defer cancel()
-	return m.client.Health(ctx)
+	pid, err := mountapi.Listener(ctx, mountapi.Socket(m.dir))
+	if err != nil || pid <= 0 || proc.Alive(pid, "") {
+		return
+	}
+	specs := m.specs()
+	err = mountpoints.Abort(func(path string) bool {
+		return slices.ContainsFunc(specs, func(s mountapi.Spec) bool { return samePath(path, s.Path) })
+	})
+	m.log.Warn("sky-mount was killed and waits for its own mounts, which are aborted", "pid", pid, "err", err)
 }
 
 // start makes sky-mount run, unless it does, and returns its process. changing is held.

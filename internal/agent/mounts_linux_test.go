@@ -21,16 +21,29 @@ import (
 	"github.com/skypilot-go/sky/internal/mount"
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
 	"github.com/skypilot-go/sky/internal/mount/mountpoints"
+	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/storage"
 	"github.com/skypilot-go/sky/internal/storage/memory"
 )
 
 func init() { mountMain = serveMounts }
 
+// mountLooks makes that process call into a mount of its own again and again.
+const mountLooks = "SKY_TEST_MOUNT_LOOKS"
+
 // serveMounts makes this test binary the process that holds the mounts of a folder.
 func serveMounts(dir string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if path := os.Getenv(mountLooks); path != "" {
+		for range 4 {
+			go func() {
+				for {
+					_, _ = os.Stat(path)
+				}
+			}()
+		}
+	}
 	if err := mount.Serve(ctx, mount.Options{Dir: dir}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -85,11 +98,13 @@ func newMountBedOf(t *testing.T, nodes int) *mountBed {
 	b.client = mountapi.NewClient(mountapi.Socket(filepath.Join(b.home(), ".sky", "mounts")))
 	t.Cleanup(func() {
 		for _, n := range b.nodes {
-			client := mountapi.NewClient(mountapi.Socket(filepath.Join(n.home, ".sky", "mounts")))
-			if h, err := client.Health(context.Background()); err == nil {
-				_ = syscall.Kill(h.PID, syscall.SIGKILL)
+			n.stop() // it would bring the mounts back
+			if pid, err := mountapi.Listener(context.Background(), mountapi.Socket(filepath.Join(n.home, ".sky", "mounts"))); err == nil {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
-			client.Close()
+			if err := mountpoints.Abort(func(path string) bool { return strings.HasPrefix(path, n.home+"/") }); err != nil {
+				t.Error(err)
+			}
 			if err := mountpoints.DetachBelow(n.home); err != nil {
 				t.Error(err)
 			}
@@ -150,6 +165,50 @@ func (b *mountBed) restart(between func()) {
 	b.nodes[0].stop()
 	between()
 	b.nodes[0].runHere()
+}
+
+// A process that waits for its own mount when it is killed is not gone, and who uses the
+// mount waits, too. That comes to an end.
+func TestMountsAreBroughtBackWhoseProcessIsStuck(t *testing.T) {
+	t.Parallel()
+	b := newMountBed(t)
+	path := filepath.Join(b.home(), "m")
+	r := b.request()
+	r.Command = mountLooks + "='" + path + "' " + r.Command
+	if _, err := b.head.Mounts(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	stuck := 0
+	for range 5 {
+		pid := b.helper()
+		start, err := proc.StartTime(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		b.until("its death", func() bool { return !proc.Alive(pid, start) })
+		time.Sleep(100 * time.Millisecond)
+		if tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)); len(tasks) > 1 {
+			stuck++
+		}
+		b.until("another process", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			h, err := b.client.Health(ctx)
+			if err != nil || h.PID == pid {
+				return false
+			}
+			stats, err := b.client.Stats(ctx)
+			return err == nil && mountedIn(stats, path)
+		})
+		if err := os.WriteFile(filepath.Join(path, "x"), []byte("text"), 0o644); err != nil {
+			t.Error(err)
+		}
+		if stuck > 0 {
+			return
+		}
+	}
+	t.Log("no process was stuck")
 }
 
 // What is mounted outlives the agent and the process that holds it.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skypilot-go/sky/internal/mount/fusefs"
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 )
 
 // Fusermount is the program of that name, which mounts for users without rights where the
@@ -63,19 +64,13 @@ func (f *Fusermount) Detach(path string, lazy bool) error {
 		args = append(args, "-z")
 	}
 	err := f.run(nil, append(args, "--", path)...)
-	if err != nil && inUse(path) {
+	if err == nil {
+		return nil
+	}
+	if _, mounted, _ := mountpoints.At(path); mounted {
 		return fmt.Errorf("%w: %w", unix.EBUSY, err)
 	}
 	return err
-}
-
-// inUse reports whether a file system is still mounted at a path.
-func inUse(path string) bool {
-	var here, up unix.Stat_t
-	if err := unix.Lstat(path, &here); err != nil {
-		return false
-	}
-	return unix.Lstat(path+"/..", &up) == nil && here.Dev != up.Dev
 }
 
 func (f *Fusermount) run(socket *os.File, args ...string) error {

@@ -8,9 +8,12 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
 )
@@ -104,5 +107,44 @@ func TestRealKillsLoseNothing(t *testing.T) {
 		if got := r.content(name); got != want {
 			t.Errorf("the bucket has %d bytes of %s, want %d", len(got), name, len(want))
 		}
+	}
+}
+
+// A process that is killed is gone, whatever it did: none of its threads waits for a mount
+// that it serves, which nobody would end then.
+func TestAKilledProcessIsGone(t *testing.T) {
+	r := newRig(t)
+	rnd := rand.New(rand.NewPCG(1, 7))
+	for kill := range 30 {
+		client, helper := r.client, r.helper
+		var asking sync.WaitGroup
+		for _, call := range []func() error{
+			func() error { _, err := client.Mount(t.Context(), r.cached(time.Millisecond)); return err },
+			func() error {
+				_, err := client.Flush(t.Context(), mountapi.FlushRequest{Path: r.path})
+				return err
+			},
+		} {
+			asking.Go(func() {
+				for err := call(); err == nil || code(err) != ""; { // for as long as it answers
+					err = call()
+				}
+			})
+		}
+		time.Sleep(time.Duration(rnd.IntN(40)) * time.Millisecond)
+		_ = helper.Process.Kill()
+		gone := make(chan struct{})
+		go func() { _ = helper.Wait(); close(gone) }()
+		select {
+		case <-gone:
+		case <-time.After(time.Minute):
+			_ = unix.Unmount(r.path, unix.MNT_FORCE)
+			<-gone
+			t.Fatalf("kill %d: the process was killed a minute ago and is still there", kill)
+		}
+		asking.Wait()
+		r.helper = nil
+		client.Close()
+		r.start()
 	}
 }

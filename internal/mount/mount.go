@@ -174,14 +174,17 @@ func check(s *mountapi.Spec) error {
 	if c.Transfers < 0 || c.ReadChunkStreams < 0 || min(c.BufferSize, c.CacheMaxSize, c.ReadAhead, c.ReadChunkSize) < 0 || min(c.CacheMaxAge, c.WriteBack) < 0 {
 		return failf(mountapi.Invalid, "no key of mount_cached is less than 0")
 	}
-	s.Path, err = resolve(s.Path)
-	return err
+	return nil
 }
 
 // Mount mounts a bucket.
 func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.MountAnswer, error) {
 	spec := r.Spec
-	if err := check(&spec); err != nil {
+	err := check(&spec)
+	if err == nil {
+		spec.Path, err = m.resolve(spec.Path)
+	}
+	if err != nil {
 		return mountapi.MountAnswer{}, err
 	}
 	defer m.lock(spec.Path)()
@@ -293,6 +296,15 @@ func (m *Mounts) open(ctx context.Context, spec mountapi.Spec, b storage.Bucket,
 	return x, err
 }
 
+// resolve is the path under which something is mounted, which is not looked at, or else what
+// the function resolve makes of it.
+func (m *Mounts) resolve(path string) (string, error) {
+	if path = filepath.Clean(path); m.at(path) != nil {
+		return path, nil
+	}
+	return resolve(path)
+}
+
 // cacheDir is the folder of the cache of a path.
 func (m *Mounts) cacheDir(path string) string {
 	sum := sha256.Sum256([]byte(path))
@@ -301,7 +313,7 @@ func (m *Mounts) cacheDir(path string) string {
 
 // Unmount ends a mount.
 func (m *Mounts) Unmount(_ context.Context, r mountapi.UnmountRequest) error {
-	path, err := resolve(r.Path)
+	path, err := m.resolve(r.Path)
 	if err != nil {
 		return err
 	}
@@ -356,7 +368,7 @@ func everyone(string) bool { return true }
 
 // Renew replaces the credentials of a mount.
 func (m *Mounts) Renew(ctx context.Context, r mountapi.CredentialsRequest) error {
-	path, err := resolve(r.Path)
+	path, err := m.resolve(r.Path)
 	if err != nil {
 		return err
 	}
@@ -390,7 +402,7 @@ func (m *Mounts) Flush(ctx context.Context, r mountapi.FlushRequest) (mountapi.F
 	}
 	all := m.list()
 	if r.Path != "" {
-		path, err := resolve(r.Path)
+		path, err := m.resolve(r.Path)
 		if err != nil {
 			return mountapi.FlushAnswer{}, err
 		}

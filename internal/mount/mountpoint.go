@@ -2,6 +2,11 @@
 
 package mount
 
+// A process never calls into a mount that it serves itself, not even to look at the folder
+// where it is. If it is killed while the kernel waits for the answer to such a call, its
+// thread waits for ever, as the kernel ends a mount when its process is gone, and the process
+// is not gone before its threads. So do all who use the mount.
+
 import (
 	"errors"
 	"fmt"
@@ -107,7 +112,7 @@ func resolve(path string) (string, error) {
 		return "", err
 	}
 	full := filepath.Join(dir, filepath.Base(path))
-	if info, err := os.Lstat(full); err == nil && info.Mode()&os.ModeSymlink != 0 {
+	if _, err := os.Readlink(full); err == nil { // for a folder the kernel knows that it is no link
 		return filepath.EvalSymlinks(full)
 	}
 	return full, nil

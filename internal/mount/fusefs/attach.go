@@ -18,6 +18,12 @@ type Attacher interface {
 	Detach(path string, lazy bool) error
 }
 
+// itself is this process, which may mount.
+type itself struct{}
+
+func (itself) Attach(a Attachment) (*os.File, error) { return a.Attach() }
+func (itself) Detach(path string, lazy bool) error   { return Detach(path, lazy) }
+
 // An Attachment says what is mounted where.
 type Attachment struct {
 	Path       string `json:"path"`

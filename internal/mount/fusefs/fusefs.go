@@ -23,6 +23,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 	"github.com/skypilot-go/sky/internal/mount/vfs"
 )
 
@@ -80,46 +81,39 @@ func New(v vfs.Volume, at string, o Options) (*Mount, error) {
 		GID:             o.GID,
 		Logger:          log.New(discard{}, "", 0),
 		MountOptions: fuse.MountOptions{
-			AllowOther:               o.UID != uint32(os.Geteuid()),
-			FsName:                   o.Name,
-			Name:                     o.Kind,
 			MaxWrite:                 maxRequest,
 			MaxReadAhead:             maxRequest,
 			MaxBackground:            64,
-			DirectMountStrict:        true,
 			DisableReadDirPlus:       true,
 			ExplicitDataCacheControl: true,
 			DisableXAttrs:            true,
-			Options:                  []string{"default_permissions"},
-			DirectMountFlags:         syscall.MS_NOSUID | syscall.MS_NODEV,
 			Logger:                   log.New(discard{}, "", 0),
 		},
 	}
-	if o.ReadOnly {
-		options.DirectMountFlags |= syscall.MS_RDONLY
+	attacher := o.Attacher
+	if attacher == nil {
+		attacher = itself{}
 	}
-	where := at
-	if o.Attacher != nil {
-		f, err := o.Attacher.Attach(Attachment{Path: at, Name: o.Name, Kind: o.Kind, ReadOnly: o.ReadOnly, AllowOther: options.AllowOther,
-			UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
-		if err != nil {
-			return nil, err
-		}
-		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3) // the server closes it
-		f.Close()
-		if err != nil {
-			_ = o.Attacher.Detach(at, true)
-			return nil, err
-		}
-		where = fmt.Sprintf("/dev/fd/%d", fd)
-		options.DirectMountStrict = false
-	}
-	s, err := fusenode.Mount(where, &node{s: server}, options)
+	f, err := attacher.Attach(Attachment{Path: at, Name: o.Name, Kind: o.Kind, ReadOnly: o.ReadOnly, AllowOther: o.UID != uint32(os.Geteuid()),
+		UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
 	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3) // the server closes it
+	f.Close()
+	if err != nil {
+		_ = attacher.Detach(at, true)
+		return nil, err
+	}
+	// Of a mount that it made itself, the library would open a file, which this process must
+	// not do: see package mount.
+	s, err := fusenode.Mount(fmt.Sprintf("/dev/fd/%d", fd), &node{s: server}, options)
+	if err != nil {
+		_ = attacher.Detach(at, true)
 		return nil, fmt.Errorf("mounting at %s: %w", at, err)
 	}
 	readAhead(at)
-	m := &Mount{path: at, ended: make(chan struct{}), attacher: o.Attacher}
+	m := &Mount{path: at, ended: make(chan struct{}), attacher: attacher}
 	go func() {
 		s.Wait()
 		close(m.ended)
@@ -133,12 +127,9 @@ func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // readAhead lets the kernel read ahead more than its 128 KiB, where it may be told so.
 func readAhead(at string) {
-	var st unix.Stat_t
-	if unix.Stat(at, &st) != nil {
-		return
+	if p, ok, _ := mountpoints.At(at); ok {
+		_ = os.WriteFile("/sys/class/bdi/"+p.Device+"/read_ahead_kb", []byte(strconv.Itoa(maxRequest/1024)), 0)
 	}
-	name := fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", unix.Major(st.Dev), unix.Minor(st.Dev))
-	_ = os.WriteFile(name, []byte(strconv.Itoa(maxRequest/1024)), 0)
 }
 
 // Ended is closed when the mount is gone, whoever unmounted it.
@@ -147,10 +138,7 @@ func (m *Mount) Ended() <-chan struct{} { return m.ended }
 // Unmount ends the mount. While files are open it is refused with EBUSY, unless lazy
 // takes it from its path at once and lets them be used until they are closed.
 func (m *Mount) Unmount(lazy bool) error {
-	if m.attacher != nil {
-		return m.attacher.Detach(m.path, lazy)
-	}
-	return Detach(m.path, lazy)
+	return m.attacher.Detach(m.path, lazy)
 }
 
 // shared is what all nodes know.

@@ -4,6 +4,7 @@ package mountpoints
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +22,7 @@ const Kind = "sky"
 type Point struct {
 	Path, Type, Source string
 	Options            string // of the file system
+	Device             string // its number, as in /sys/class/bdi: "0:50"
 }
 
 // Ours reports whether it is a mount of sky-mount.
@@ -37,7 +39,7 @@ func read(r io.Reader) ([]Point, error) {
 		if !ok || len(f) < 5 || len(g) < 2 {
 			continue
 		}
-		p := Point{Path: unescape(f[4]), Type: g[0], Source: unescape(g[1])}
+		p := Point{Path: unescape(f[4]), Type: g[0], Source: unescape(g[1]), Device: f[2]}
 		if len(g) > 2 {
 			p.Options = g[2]
 		}
@@ -97,6 +99,35 @@ func list() ([]Point, error) {
 	}
 	defer f.Close()
 	return read(f)
+}
+
+// Abort ends the service of mounts of sky-mount at some paths: every call into them that
+// waits fails, and so does each that comes later, until they are taken away. It is for those
+// whose process was killed and waits for its own mount: that never ends by itself.
+func Abort(at func(path string) bool) error {
+	all, err := list()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range all {
+		if p.Ours() && at(p.Path) {
+			errs = append(errs, p.abort())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p Point) abort() error {
+	_, minor, _ := strings.Cut(p.Device, ":")
+	if os.WriteFile("/sys/fs/fuse/connections/"+minor+"/abort", []byte("1"), 0) == nil { // the owner's right
+		return nil
+	}
+	// Where that is not mounted, or on behalf of others. It is aborted even if it is in use.
+	if err := unix.Unmount(p.Path, unix.MNT_FORCE|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("aborting the mount of %s at %s: %w", p.Source, p.Path, err)
+	}
+	return nil
 }
 
 // DetachBelow takes away all mounts of sky-mount in a folder. Whoever removes a folder calls

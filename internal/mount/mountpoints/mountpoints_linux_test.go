@@ -13,7 +13,7 @@ func TestPointsAreReadAsTheKernelWritesThem(t *testing.T) {
 	if err != nil || len(got) != 2 {
 		t.Fatal(got, err)
 	}
-	if want := (Point{"/home/a b/x", "fuse.sky", "s3://bucket", "rw,user_id=0"}); got[1] != want {
+	if want := (Point{"/home/a b/x", "fuse.sky", "s3://bucket", "rw,user_id=0", "0:50"}); got[1] != want {
 		t.Errorf("%+v", got[1])
 	}
 }
