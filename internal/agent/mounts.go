@@ -142,13 +142,15 @@ func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentap
 	if len(r.Mounts) == 0 {
 		return out, nil
 	}
-	specs := make([]mountapi.Spec, len(r.Mounts))
+	asked := make([]mountapi.MountRequest, len(r.Mounts))
 	for i, x := range r.Mounts {
-		var err error
-		if specs[i], err = m.here(x.Spec); err != nil {
+		spec, err := m.here(x.Spec)
+		if err != nil {
 			return nil, err
 		}
+		asked[i] = mountapi.MountRequest{Spec: spec, Credentials: x.Credentials}
 	}
+	slices.SortStableFunc(asked, func(a, b mountapi.MountRequest) int { return outerFirst(a.Spec, b.Spec) })
 	m.mu.Lock()
 	m.ended = false
 	m.mu.Unlock()
@@ -160,14 +162,14 @@ func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentap
 	if err != nil {
 		return nil, err
 	}
-	var refused error // the first one; the others are mounted nevertheless, as their caches may have files to upload
-	for i, x := range r.Mounts {
-		spec := specs[i]
-		cctx, cancel := context.WithTimeout(ctx, mountsCall)
-		answer, err := m.client.Mount(cctx, mountapi.MountRequest{Spec: spec, Credentials: x.Credentials})
-		cancel()
+	var refused error            // the first one; the others are mounted nevertheless, as their caches may have files to upload
+	failed := map[string]error{} // by path
+	for _, x := range asked {
+		spec := x.Spec
+		answer, err := m.mount(ctx, x, failed)
 		if err != nil {
 			refused = cmp.Or(refused, err)
+			failed[spec.Path] = err
 			if slices.Contains(m.specs(), spec) && ctx.Err() == nil {
 				m.missing(spec.Path, err)
 			}
@@ -192,6 +194,23 @@ func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentap
 	m.kick()
 	return out, nil
 }
+
+// mount makes sky-mount mount a bucket, unless it is to be inside another mount that failed.
+func (m *mounts) mount(ctx context.Context, r mountapi.MountRequest, failed map[string]error) (mountapi.MountAnswer, error) {
+	for path, err := range failed {
+		if inside(r.Spec.Path, path) {
+			return mountapi.MountAnswer{}, fmt.Errorf("%s is inside the mount %s: %w", r.Spec.Path, path, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, mountsCall)
+	defer cancel()
+	return m.client.Mount(ctx, r)
+}
+
+// outerFirst is the order in which mounts are made: one before those that are inside it.
+func outerFirst(a, b mountapi.Spec) int { return cmp.Compare(len(a.Path), len(b.Path)) }
+
+func inside(path, outer string) bool { return strings.HasPrefix(path, outer+"/") }
 
 // here is a spec for this node: its path is absolute and its files are the agent's user's.
 func (m *mounts) here(s mountapi.Spec) (mountapi.Spec, error) {
@@ -260,7 +279,7 @@ func (m *mounts) unblock(ctx context.Context) {
 	}
 	specs := m.specs()
 	err = mountpoints.Abort(func(path string) bool {
-		return slices.ContainsFunc(specs, func(s mountapi.Spec) bool { return samePath(path, s.Path) })
+		return slices.ContainsFunc(specs, func(s mountapi.Spec) bool { return samePath(path, s.Path, specs) })
 	})
 	m.log.Warn("sky-mount was killed and waits for its own mounts, which are aborted", "pid", pid, "err", err)
 }
@@ -367,21 +386,32 @@ func (m *mounts) bringBack(ctx context.Context) error {
 		}
 		return err
 	}
-	// At the same time: a store that does not answer does not hold up the others.
-	specs := m.notHeld(pid)
+	// At the same time: a store that does not answer does not hold up the others, but for those
+	// that are inside one of its mounts.
+	specs := slices.SortedStableFunc(slices.Values(m.notHeld(pid)), outerFirst)
 	errs := make([]error, len(specs))
+	tried := make([]chan struct{}, len(specs))
 	var wg sync.WaitGroup
 	for i, s := range specs {
-		c, ok := creds[s.Path]
-		if !ok {
-			errs[i] = errNeedsCredentials
-			m.missing(s.Path, errs[i])
-			continue
-		}
+		tried[i] = make(chan struct{})
 		wg.Go(func() {
-			cctx, cancel := context.WithTimeout(ctx, mountsCall)
-			defer cancel()
-			answer, err := m.client.Mount(cctx, mountapi.MountRequest{Spec: s, Credentials: c})
+			defer close(tried[i])
+			without := map[string]error{}
+			for j, outer := range specs[:i] {
+				if !inside(s.Path, outer.Path) {
+					continue
+				}
+				if <-tried[j]; errs[j] != nil {
+					without[outer.Path] = errs[j]
+				}
+			}
+			c, ok := creds[s.Path]
+			if !ok {
+				errs[i] = errNeedsCredentials
+				m.missing(s.Path, errs[i])
+				return
+			}
+			answer, err := m.mount(ctx, mountapi.MountRequest{Spec: s, Credentials: c}, without)
 			e, ok := errors.AsType[*mountapi.Error](err)
 			why := err
 			switch {
@@ -422,23 +452,30 @@ func (m *mounts) find(ctx context.Context, pid int) {
 		return
 	}
 	for _, s := range m.notHeld(pid) {
-		if mountedIn(stats, s.Path) {
+		if mountedIn(stats, s.Path, m.specs()) {
 			m.held(s.Path, pid)
 		}
 	}
 }
 
-func mountedIn(stats mountapi.StatsAnswer, path string) bool {
-	return slices.ContainsFunc(stats.Mounts, func(x mountapi.Stats) bool { return x.Mounted && samePath(x.Spec.Path, path) })
+func mountedIn(stats mountapi.StatsAnswer, path string, specs []mountapi.Spec) bool {
+	return slices.ContainsFunc(stats.Mounts, func(x mountapi.Stats) bool { return x.Mounted && samePath(x.Spec.Path, path, specs) })
 }
 
-// samePath compares a path with one whose symbolic links are resolved.
-func samePath(resolved, path string) bool {
+// samePath compares a path whose symbolic links are resolved with that of one of specs. It
+// looks into none of these mounts: whoever does waits if their process is stuck.
+func samePath(resolved, path string, specs []mountapi.Spec) bool {
 	if resolved == path {
 		return true
 	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-	return err == nil && filepath.Join(dir, filepath.Base(path)) == resolved
+	outer := path
+	for _, s := range specs {
+		if inside(outer, s.Path) {
+			outer = s.Path
+		}
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(outer))
+	return err == nil && filepath.Join(dir, filepath.Base(outer))+path[len(outer):] == resolved
 }
 
 // ready is an error while not all that is wanted is mounted: a job that started then would
@@ -534,7 +571,7 @@ func (m *mounts) look(trouble error) {
 		i := agentapi.MountInfo{Path: s.Path, URL: s.URL, Mode: s.Mode}
 		known := err == nil
 		if known {
-			n := slices.IndexFunc(stats.Mounts, func(x mountapi.Stats) bool { return samePath(x.Spec.Path, s.Path) })
+			n := slices.IndexFunc(stats.Mounts, func(x mountapi.Stats) bool { return samePath(x.Spec.Path, s.Path, m.wanted.Specs) })
 			if known = n >= 0; known {
 				x := stats.Mounts[n]
 				i.DirtyFiles, i.DirtyBytes, i.Failed, i.Error = x.DirtyFiles, x.DirtyBytes, x.Failed, x.Error

@@ -102,9 +102,7 @@ func newMountBedOf(t *testing.T, nodes int) *mountBed {
 			if pid, err := mountapi.Listener(context.Background(), mountapi.Socket(filepath.Join(n.home, ".sky", "mounts"))); err == nil {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
-			if err := mountpoints.Abort(func(path string) bool { return strings.HasPrefix(path, n.home+"/") }); err != nil {
-				t.Error(err)
-			}
+			_ = mountpoints.Abort(func(path string) bool { return strings.HasPrefix(path, n.home+"/") })
 			if err := mountpoints.DetachBelow(n.home); err != nil {
 				t.Error(err)
 			}
@@ -139,6 +137,19 @@ func (b *mountBed) helper() int {
 	return h.PID
 }
 
+// killHelper kills sky-mount and returns which process it was.
+func (b *mountBed) killHelper() int {
+	b.t.Helper()
+	pid := b.helper()
+	if pid == 0 {
+		b.t.Fatal("sky-mount does not answer")
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		b.t.Fatal(err)
+	}
+	return pid
+}
+
 func (b *mountBed) content(key string) string {
 	r, err := b.store.Bucket("bucket").Get(b.t.Context(), key, storage.GetOptions{})
 	if err != nil {
@@ -168,29 +179,29 @@ func (b *mountBed) restart(between func()) {
 }
 
 // A process that waits for its own mount when it is killed is not gone, and who uses the
-// mount waits, too. That comes to an end.
+// mount waits, too. That comes to an end, even with one mount in another.
 func TestMountsAreBroughtBackWhoseProcessIsStuck(t *testing.T) {
 	t.Parallel()
 	b := newMountBed(t)
 	path := filepath.Join(b.home(), "m")
 	r := b.request()
 	r.Command = mountLooks + "='" + path + "' " + r.Command
+	inner := r.Mounts[0]
+	inner.Spec.Path, inner.Spec.URL = "~/m/inner", "s3://bucket/other"
+	r.Mounts = append([]agentapi.NodeMount{inner}, r.Mounts...)
 	if _, err := b.head.Mounts(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	stuck := 0
 	for range 5 {
 		pid := b.helper()
 		start, err := proc.StartTime(pid)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+		b.killHelper()
 		b.until("its death", func() bool { return !proc.Alive(pid, start) })
 		time.Sleep(100 * time.Millisecond)
-		if tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)); len(tasks) > 1 {
-			stuck++
-		}
+		tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 		b.until("another process", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -199,16 +210,37 @@ func TestMountsAreBroughtBackWhoseProcessIsStuck(t *testing.T) {
 				return false
 			}
 			stats, err := b.client.Stats(ctx)
-			return err == nil && mountedIn(stats, path)
+			return err == nil && mountedIn(stats, path, nil) && mountedIn(stats, filepath.Join(path, "inner"), nil)
 		})
-		if err := os.WriteFile(filepath.Join(path, "x"), []byte("text"), 0o644); err != nil {
-			t.Error(err)
+		for _, name := range []string{"x", "inner/x"} {
+			if err := os.WriteFile(filepath.Join(path, name), []byte("text"), 0o644); err != nil {
+				t.Error(err)
+			}
 		}
-		if stuck > 0 {
+		if len(tasks) > 1 { // it was stuck
 			return
 		}
 	}
-	t.Log("no process was stuck")
+	t.Skip("none of five killed processes was stuck")
+}
+
+// Nothing is mounted in the folder below a mount that is not there.
+func TestAMountInsideOneThatFails(t *testing.T) {
+	b := newMountBed(t)
+	r := b.request()
+	inner := r.Mounts[0]
+	inner.Spec.Path = "~/gone/inner"
+	gone := r.Mounts[0]
+	gone.Spec.Path, gone.Spec.URL = "~/gone", "s3://a-other"
+	r.Mounts = append([]agentapi.NodeMount{inner, gone}, r.Mounts...)
+	_, err := b.head.Mounts(t.Context(), r)
+	if e, ok := errors.AsType[*agentapi.Error](err); !ok || e.Code != agentapi.CodeBucket || !strings.Contains(e.Message, "a-other") {
+		t.Errorf("%v", err)
+	}
+	stats, err := b.client.Stats(t.Context())
+	if err != nil || len(stats.Mounts) != 1 || !mountedIn(stats, filepath.Join(b.home(), "m"), nil) {
+		t.Errorf("%+v, %v", stats.Mounts, err)
+	}
 }
 
 // What is mounted outlives the agent and the process that holds it.
@@ -235,8 +267,7 @@ func TestMountsAreBroughtBack(t *testing.T) {
 	}
 	f.Close()
 	// The process that holds it dies.
-	pid := b.helper()
-	_ = syscall.Kill(pid, syscall.SIGKILL)
+	pid := b.killHelper()
 	b.until("the mount after the death of its process", func() bool {
 		text, err := os.ReadFile(file)
 		return err == nil && string(text) == "text\n" && b.helper() != pid
@@ -251,7 +282,7 @@ func TestMountsAreBroughtBack(t *testing.T) {
 		t.Errorf("the call after a restart %s", did)
 	}
 	// Both die: a job waits for credentials, and does not write below the mount.
-	b.restart(func() { _ = syscall.Kill(b.helper(), syscall.SIGKILL) })
+	b.restart(func() { b.killHelper() })
 	id := b.submit(agentapi.JobSpec{Run: "echo more > ~/m/y"})
 	job := b.await(id, "the reason", func(j *agentapi.Job) bool { return strings.Contains(j.Reason, "credentials") })
 	if job.Status.Terminal() {
@@ -399,5 +430,34 @@ func TestANoticeUploadsWhatIsNotStored(t *testing.T) {
 				t.Errorf("the bucket has %q", got)
 			}
 		})
+	}
+}
+
+// Where a mount is in another, the outer one is not looked into.
+func TestSamePath(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "real"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	specs := []mountapi.Spec{{Path: dir + "/link/m/not there/inner"}, {Path: dir + "/link/m"}}
+	for _, c := range []struct {
+		resolved, path string
+		want           bool
+	}{
+		{"/real/m", "/link/m", true},
+		{"/real/m/not there/inner", "/link/m/not there/inner", true},
+		{"/real/m", "/link/m/not there/inner", false},
+		{"/real/m/inner", "/link/m", false},
+		{"/link/m", "/link/m", true},
+	} {
+		if got := samePath(dir+c.resolved, dir+c.path, specs); got != c.want {
+			t.Errorf("%s and %s: %v", c.resolved, c.path, got)
+		}
 	}
 }

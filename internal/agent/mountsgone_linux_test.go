@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -36,7 +35,7 @@ func TestABucketThatIsGoneHoldsNothingUp(t *testing.T) {
 	}
 	// The machine starts again, and meanwhile somebody deletes a bucket.
 	b.restart(func() {
-		_ = syscall.Kill(b.helper(), syscall.SIGKILL)
+		b.killHelper()
 		if err := other.Delete(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +70,7 @@ func TestAJobFailsWhoseBucketIsGoneWithItsProcess(t *testing.T) {
 	if err := b.store.Bucket("bucket").Delete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_ = syscall.Kill(b.helper(), syscall.SIGKILL)
+	b.killHelper()
 	job := b.awaitEnd(id)
 	if job.Status != api.JobFailed || !strings.Contains(job.Reason, "m/x: s3://bucket is not mounted at ") || !strings.Contains(job.Reason, "does not exist") {
 		t.Errorf("%+v", job)
@@ -94,7 +93,7 @@ func TestAJobThatWaitsForItsBucketIsCancelled(t *testing.T) {
 	b.refuse.Store(http.StatusServiceUnavailable)
 	id := b.submit(agentapi.JobSpec{Run: "echo text > ~/m/x; echo over"})
 	b.until("the barrier", func() bool { return strings.Contains(b.logNow(id), "still uploading") })
-	_ = syscall.Kill(b.helper(), syscall.SIGKILL)
+	b.killHelper()
 	if _, err := b.head.Cancel(t.Context(), agentapi.CancelRequest{IDs: []int{id}}); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +107,7 @@ func TestAJobWaitsForItsMount(t *testing.T) {
 	b := newMountBed(t)
 	b.mount()
 	b.away.Store(true)
-	_ = syscall.Kill(b.helper(), syscall.SIGKILL)
+	b.killHelper()
 	id := b.submit(agentapi.JobSpec{Run: "echo text > ~/m/x", Mounts: []string{"~/m"}})
 	b.until("a reason", func() bool {
 		return strings.Contains(b.logNow(id), "skypilot: head waits: a bucket is not mounted: s3://bucket is not mounted at ")
@@ -137,7 +136,7 @@ func TestOnlyJobsThatUseAMountNeedIt(t *testing.T) {
 	if err := other.Delete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_ = syscall.Kill(b.helper(), syscall.SIGKILL)
+	b.killHelper()
 	for _, c := range []struct {
 		name   string
 		spec   agentapi.JobSpec

@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 )
 
 // Real kills, at any moment of real writes through the kernel: what a close or a rename
@@ -138,7 +137,9 @@ func TestAKilledProcessIsGone(t *testing.T) {
 		select {
 		case <-gone:
 		case <-time.After(time.Minute):
-			_ = unix.Unmount(r.path, unix.MNT_FORCE)
+			if err := mountpoints.Abort(func(path string) bool { return path == r.path }); err != nil {
+				t.Error(err)
+			}
 			<-gone
 			t.Fatalf("kill %d: the process was killed a minute ago and is still there", kill)
 		}

@@ -182,7 +182,7 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 	spec := r.Spec
 	err := check(&spec)
 	if err == nil {
-		spec.Path, err = m.resolve(spec.Path)
+		spec.Path, err = m.canonical(spec.Path)
 	}
 	if err != nil {
 		return mountapi.MountAnswer{}, err
@@ -296,9 +296,9 @@ func (m *Mounts) open(ctx context.Context, spec mountapi.Spec, b storage.Bucket,
 	return x, err
 }
 
-// resolve is the path under which something is mounted, which is not looked at, or else what
-// the function resolve makes of it.
-func (m *Mounts) resolve(path string) (string, error) {
+// canonical is the path under which something is mounted, which is not looked at, or else what
+// resolve makes of it.
+func (m *Mounts) canonical(path string) (string, error) {
 	if path = filepath.Clean(path); m.at(path) != nil {
 		return path, nil
 	}
@@ -313,7 +313,7 @@ func (m *Mounts) cacheDir(path string) string {
 
 // Unmount ends a mount.
 func (m *Mounts) Unmount(_ context.Context, r mountapi.UnmountRequest) error {
-	path, err := m.resolve(r.Path)
+	path, err := m.canonical(r.Path)
 	if err != nil {
 		return err
 	}
@@ -368,7 +368,7 @@ func everyone(string) bool { return true }
 
 // Renew replaces the credentials of a mount.
 func (m *Mounts) Renew(ctx context.Context, r mountapi.CredentialsRequest) error {
-	path, err := m.resolve(r.Path)
+	path, err := m.canonical(r.Path)
 	if err != nil {
 		return err
 	}
@@ -402,7 +402,7 @@ func (m *Mounts) Flush(ctx context.Context, r mountapi.FlushRequest) (mountapi.F
 	}
 	all := m.list()
 	if r.Path != "" {
-		path, err := m.resolve(r.Path)
+		path, err := m.canonical(r.Path)
 		if err != nil {
 			return mountapi.FlushAnswer{}, err
 		}
@@ -494,7 +494,7 @@ func (m *Mounts) Close() {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
-	for _, x := range m.list() {
+	for _, x := range slices.Backward(m.list()) { // the inner of two first
 		unlock := m.lock(x.spec.Path)
 		if !x.gone() {
 			if err := x.fuse.Load().Unmount(true); err != nil {

@@ -146,19 +146,21 @@ func DetachBelow(dir string) error {
 		if err != nil {
 			return err
 		}
-		found := false
+		did := false
+		var failed error // one in another whose process died is not reached, and goes with that one
 		for i := len(all) - 1; i >= 0; i-- {
 			p := all[i]
 			if !p.Ours() || p.Path != dir && !strings.HasPrefix(p.Path, dir+"/") {
 				continue
 			}
-			found = true
 			if err := unix.Unmount(p.Path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-				return fmt.Errorf("taking away the mount of %s at %s: %w", p.Source, p.Path, err)
+				failed = fmt.Errorf("taking away the mount of %s at %s: %w", p.Source, p.Path, err)
+				continue
 			}
+			did = true
 		}
-		if !found {
-			return nil
+		if !did {
+			return failed
 		}
 	}
 	return fmt.Errorf("buckets are mounted in %s again and again", dir)
