@@ -138,19 +138,20 @@ func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentap
 		return nil, err
 	}
 	defer m.unlock()
-	out := &agentapi.MountsAnswer{Did: []string{}}
+	out := &agentapi.MountsAnswer{Did: make([]string, len(r.Mounts))}
 	if len(r.Mounts) == 0 {
 		return out, nil
 	}
+	order := make([]int, len(r.Mounts))
 	asked := make([]mountapi.MountRequest, len(r.Mounts))
 	for i, x := range r.Mounts {
 		spec, err := m.here(x.Spec)
 		if err != nil {
 			return nil, err
 		}
-		asked[i] = mountapi.MountRequest{Spec: spec, Credentials: x.Credentials}
+		order[i], asked[i] = i, mountapi.MountRequest{Spec: spec, Credentials: x.Credentials}
 	}
-	slices.SortStableFunc(asked, func(a, b mountapi.MountRequest) int { return outerFirst(a.Spec, b.Spec) })
+	slices.SortStableFunc(order, func(a, b int) int { return outerFirst(asked[a].Spec, asked[b].Spec) })
 	m.mu.Lock()
 	m.ended = false
 	m.mu.Unlock()
@@ -164,8 +165,8 @@ func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentap
 	}
 	var refused error            // the first one; the others are mounted nevertheless, as their caches may have files to upload
 	failed := map[string]error{} // by path
-	for _, x := range asked {
-		spec := x.Spec
+	for _, i := range order {
+		x, spec := asked[i], asked[i].Spec
 		answer, err := m.mount(ctx, x, failed)
 		if err != nil {
 			refused = cmp.Or(refused, err)
@@ -179,7 +180,7 @@ func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentap
 			return nil, err
 		}
 		m.held(spec.Path, pid)
-		out.Did = append(out.Did, answer.Did)
+		out.Did[i] = answer.Did
 	}
 	if refused != nil {
 		if len(m.specs()) == 0 { // nothing is mounted here
@@ -274,7 +275,7 @@ func (m *mounts) unblock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, mountsAnswer)
 	defer cancel()
 	pid, err := mountapi.Listener(ctx, mountapi.Socket(m.dir))
-	if err != nil || pid <= 0 || proc.Alive(pid, "") {
+	if err != nil || pid <= 0 || proc.Alive(pid, "") && !proc.Killed(pid) {
 		return
 	}
 	specs := m.specs()

@@ -21,6 +21,7 @@ type entry struct {
 	pid, ppid, session int
 	start              string
 	zombie, mine       bool // mine: it belongs to this process's user
+	exiting            bool // it runs nothing more, but may still have files and ports; its environment is gone
 }
 
 // StartTime returns the identity of the running process pid: a word that
@@ -42,6 +43,13 @@ func Alive(pid int, start string) bool {
 	}
 	e, err := lookup(pid)
 	return err == nil && !e.zombie && (start == "" || e.start == start)
+}
+
+// Killed reports whether a process that lives will run nothing more: it was killed, or ends,
+// and waits in the kernel. It is false where the system does not tell.
+func Killed(pid int) bool {
+	e, err := lookup(pid)
+	return err == nil && (e.exiting || killPending(pid))
 }
 
 // Marked returns this user's processes that were started with key=value in
@@ -188,14 +196,25 @@ func (e *Ending) Count() int {
 	return e.count
 }
 
-// Run asks and kills until find returns no process, or returns the context's error.
+// Run asks and kills until find returns no process and those that it returned have given
+// back what they had, or returns the context's error.
 // What a process that was asked starts to end well, for instance to copy what it
 // saved, is asked only once that process is gone.
 func (e *Ending) Run(ctx context.Context, find func() []int) error {
+	found := map[int]bool{}
+	var over time.Time // when find returned none for the first time
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		pids := find()
+		for _, pid := range pids {
+			found[pid] = true
+		}
 		if len(pids) == 0 {
-			return nil
+			if over.IsZero() {
+				over = time.Now()
+			}
+			if !exiting(found) || time.Since(over) > Grace { // a device may hold one up for ever
+				return nil
+			}
 		}
 		e.step(pids, time.Now())
 		select {
@@ -204,6 +223,17 @@ func (e *Ending) Run(ctx context.Context, find func() []int) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// exiting reports whether one of these processes is about to be gone: what goes by its
+// environment does not find it any more.
+func exiting(pids map[int]bool) bool {
+	for pid := range pids {
+		if e, err := lookup(pid); err == nil && e.exiting && !e.zombie {
+			return true
+		}
+	}
+	return false
 }
 
 // step does what is due to the processes that live now.

@@ -14,7 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const zombieState = 5 // SZOMB of <sys/proc.h>
+// From <sys/proc.h>.
+const (
+	zombieState = 5      // SZOMB
+	exitingFlag = 0x2000 // P_WEXIT
+)
 
 func lookup(pid int) (entry, error) {
 	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
@@ -44,9 +48,10 @@ func fromKinfo(k *unix.KinfoProc) entry {
 	}
 	return entry{
 		pid: pid, ppid: int(k.Eproc.Ppid), session: session,
-		start:  fmt.Sprintf("%d.%06d", k.Proc.P_starttime.Sec, k.Proc.P_starttime.Usec),
-		zombie: k.Proc.P_stat == zombieState,
-		mine:   k.Eproc.Ucred.Uid == uint32(os.Geteuid()),
+		start:   fmt.Sprintf("%d.%06d", k.Proc.P_starttime.Sec, k.Proc.P_starttime.Usec),
+		zombie:  k.Proc.P_stat == zombieState,
+		exiting: k.Proc.P_flag&exitingFlag != 0,
+		mine:    k.Eproc.Ucred.Uid == uint32(os.Geteuid()),
 	}
 }
 
@@ -70,3 +75,5 @@ var bootID = sync.OnceValue(func() string {
 	id, _ := unix.Sysctl("kern.bootsessionuuid")
 	return id
 })
+
+func killPending(int) bool { return false }

@@ -32,6 +32,8 @@ func readStat(pid int, buf []byte) (entry, error) {
 	return e, nil
 }
 
+const pfExiting = 0x4 // PF_EXITING of <linux/sched.h>
+
 // parseStat reads one line of proc(5) stat. The command stands in parentheses
 // and may itself contain any byte.
 func parseStat(pid int, data []byte) (entry, bool) {
@@ -45,15 +47,33 @@ func parseStat(pid int, data []byte) (entry, bool) {
 	}
 	ppid, err1 := strconv.Atoi(string(f[1]))
 	session, err2 := strconv.Atoi(string(f[3]))
-	if err1 != nil || err2 != nil {
+	flags, err3 := strconv.ParseUint(string(f[6]), 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil {
 		return entry{}, false
 	}
 	state := f[0][0]
 	return entry{
 		pid: pid, ppid: ppid, session: session,
-		start:  shortBoot() + "." + string(f[19]),
-		zombie: state == 'Z' || state == 'X' || state == 'x',
+		start:   shortBoot() + "." + string(f[19]),
+		zombie:  state == 'Z' || state == 'X' || state == 'x',
+		exiting: flags&pfExiting != 0,
 	}, true
+}
+
+// killPending reports whether a process has yet to die of a KILL, by the set of signals that
+// wait for its first thread (see proc(5), status).
+func killPending(pid int) bool {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(status) {
+		if set, ok := bytes.CutPrefix(line, []byte("SigPnd:")); ok {
+			bits, err := strconv.ParseUint(string(bytes.TrimSpace(set)), 16, 64)
+			return err == nil && bits&(1<<(syscall.SIGKILL-1)) != 0
+		}
+	}
+	return false
 }
 
 func table() []entry {

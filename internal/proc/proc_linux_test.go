@@ -1,11 +1,14 @@
 package proc
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestParseStat(t *testing.T) {
@@ -26,9 +29,56 @@ func TestParseStat(t *testing.T) {
 			t.Errorf("%q was accepted", line)
 		}
 	}
-	if e, _ := parseStat(42, []byte("42 (sh) Z"+rest)); !e.zombie {
-		t.Error("a zombie is not seen as one")
+	if e, _ := parseStat(42, []byte("42 (sh) Z"+rest)); !e.zombie || e.exiting {
+		t.Errorf("a zombie is %+v", e)
 	}
+	if e, _ := parseStat(42, []byte("42 (sh) R 7 42 42 0 -1 4194308 1 0 0 0 0 0 0 0 20 0 1 0 9876 1 1\n")); !e.exiting {
+		t.Error("an end is not seen as one")
+	}
+}
+
+// A process whose environment is gone already, and that still gives back its memory or has
+// its files open, is not gone.
+func TestEndWaitsForWhatIsExiting(t *testing.T) {
+	for range 5 {
+		value := marker(t)
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "SKY_TEST="+value, touches+"=1")
+		up, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(up, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		err = End(t.Context(), func() []int { return Marked("SKY_TEST", value) }, 0)
+		if alive := Alive(cmd.Process.Pid, ""); alive || err != nil {
+			t.Errorf("it lives: %v, %v", alive, err)
+		}
+		_ = cmd.Wait()
+	}
+}
+
+// touches makes this test binary a process whose memory takes a while to be given back.
+const touches = "SKY_TEST_TOUCHES"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(touches) == "" {
+		os.Exit(m.Run())
+	}
+	memory, err := unix.Mmap(-1, 0, 64<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		panic(err)
+	}
+	_ = unix.Madvise(memory, unix.MADV_NOHUGEPAGE)
+	for i := 0; i < len(memory); i += 4096 {
+		memory[i] = 1
+	}
+	os.Stdout.WriteString("x")
+	select {}
 }
 
 // A cgroup holds even what has left session, parents and environment behind.

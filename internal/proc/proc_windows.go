@@ -78,3 +78,5 @@ var bootID = sync.OnceValue(func() string {
 
 // CloseOnExec has nothing to do: programs inherit what they are given.
 func CloseOnExec() {}
+
+func killPending(int) bool { return false }
